@@ -40,7 +40,19 @@ enum {
     SONDE_HOW_VITALS = 2, /* sonde_vitals */
     SONDE_HOW_SKETCH = 4, /* sonde_sketch */
     SONDE_HOW_HASH = 8,   /* XXH3 (64 bits) of the row-major little-endian bytes */
-    SONDE_HOW_NORMS = 16  /* of sonde_vitals, the norms (<sonde/stats.h>) */
+    SONDE_HOW_NORMS = 16, /* of sonde_vitals, the norms (<sonde/stats.h>) */
+    SONDE_HOW_SIGNS = 18, /* vital signs or norms: a sonde_vitals */
+    SONDE_HOW_ALL = 31
+};
+
+/* These forms of evidence by number: SONDE_HOW_x is bit SONDE_FORM_x. */
+enum {
+    SONDE_FORM_RAW,
+    SONDE_FORM_VITALS,
+    SONDE_FORM_SKETCH,
+    SONDE_FORM_HASH,
+    SONDE_FORM_NORMS,
+    SONDE_FORM_COUNT
 };
 
 typedef enum sonde_reduction_kind {

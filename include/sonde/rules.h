@@ -220,7 +220,7 @@ SONDE_API void sonde_rules_finish(sonde_rules *rules);
 
 /* When a tensor is looked at in a mode; a zeroed schedule: never. */
 typedef struct sonde_rules_looks {
-    sonde_schedule values, vitals, sketch, hash, norms;
+    sonde_schedule when[SONDE_FORM_COUNT]; /* by form of evidence */
 } sonde_rules_looks;
 
 /*

@@ -37,26 +37,24 @@ static void print_when(const sonde_schedule *when)
     }
 }
 
+/* Forms of evidence, those first that most rules need. */
+static const int form_order[SONDE_FORM_COUNT] = {SONDE_FORM_VITALS, SONDE_FORM_NORMS,
+                                                 SONDE_FORM_RAW, SONDE_FORM_SKETCH,
+                                                 SONDE_FORM_HASH};
+
 /* When the default rules look at tensors of each role in training. */
 static void print_looks(void)
 {
     for (int role = 0; role < SONDE_ROLE_COUNT; role++) {
         const sonde_rules_looks looks =
             sonde_rules_looks_of_role(NULL, (sonde_role)role, SONDE_MODE_TRAIN);
-        const struct {
-            const char *form;
-            const sonde_schedule *when;
-        } forms[] = {{"vital signs", &looks.vitals},
-                     {"norms", &looks.norms},
-                     {"raw values", &looks.values},
-                     {"sketch", &looks.sketch},
-                     {"hash", &looks.hash}};
+        for (size_t i = 0; i < CLI_COUNT_OF(form_order); i++) {
+            const sonde_schedule *when = &looks.when[form_order[i]];
 
-        for (size_t i = 0; i < CLI_COUNT_OF(forms); i++) {
-            if (forms[i].when->every > 0) {
+            if (when->every > 0) {
                 (void)printf("%-20s %-12s ", sonde_role_name((sonde_role)role),
-                             forms[i].form);
-                print_when(forms[i].when);
+                             sonde_form_name(form_order[i]));
+                print_when(when);
                 (void)printf("\n");
             }
         }
@@ -96,20 +94,12 @@ static int run_list(const void *values, int argc, char **argv)
 
 static void print_how(unsigned how)
 {
-    static const struct {
-        unsigned bit;
-        const char *name;
-    } kinds[] = {{SONDE_HOW_VITALS, "vital signs"},
-                 {SONDE_HOW_NORMS, "norms"},
-                 {SONDE_HOW_SKETCH, "sketch"},
-                 {SONDE_HOW_RAW, "raw values"},
-                 {SONDE_HOW_HASH, "hash of raw values"}};
-    bool any = false;
+    const char *between = "";
 
-    for (size_t i = 0; i < CLI_COUNT_OF(kinds); i++) {
-        if (how & kinds[i].bit) {
-            (void)printf("%s%s", any ? " or " : "", kinds[i].name);
-            any = true;
+    for (size_t i = 0; i < CLI_COUNT_OF(form_order); i++) {
+        if ((how >> form_order[i] & 1U) != 0) {
+            (void)printf("%s%s", between, sonde_form_name(form_order[i]));
+            between = " or ";
         }
     }
 }

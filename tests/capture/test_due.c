@@ -98,9 +98,10 @@ static void slots_are_due_as_rules_need(void **state)
     for (int64_t step = 0; step < 320; step++) {
         begin(watch, SONDE_MODE_TRAIN);
         for (uint32_t i = 0; i < SLOTS; i++) {
-            const bool vitals = sonde_schedule_due(&looks[i].vitals, step),
-                       raw = sonde_schedule_due(&looks[i].values, step),
-                       norms = sonde_schedule_due(&looks[i].norms, step);
+            const bool vitals =
+                           sonde_schedule_due(&looks[i].when[SONDE_FORM_VITALS], step),
+                       raw = sonde_schedule_due(&looks[i].when[SONDE_FORM_RAW], step),
+                       norms = sonde_schedule_due(&looks[i].when[SONDE_FORM_NORMS], step);
             const unsigned wanted = (vitals ? SONDE_HOW_VITALS : 0U) |
                                     (raw ? SONDE_HOW_RAW : 0U) |
                                     (norms ? SONDE_HOW_NORMS : 0U);
@@ -355,13 +356,11 @@ static void check_roles(const char *name, sonde_role role, bool whole, int rank)
         const sonde_rules_looks all = sonde_rules_looks_of_role(NULL, role,
                                                                 (sonde_mode)mode),
                                 *own = &looks[mode];
-        const sonde_rules_looks both = {
-            .values = sonde_schedule_join(&all.values, &own->values),
-            .vitals = sonde_schedule_join(&all.vitals, &own->vitals),
-            .sketch = sonde_schedule_join(&all.sketch, &own->sketch),
-            .hash = sonde_schedule_join(&all.hash, &own->hash),
-            .norms = sonde_schedule_join(&all.norms, &own->norms)};
+        sonde_rules_looks both;
 
+        for (int form = 0; form < SONDE_FORM_COUNT; form++) {
+            both.when[form] = sonde_schedule_join(&all.when[form], &own->when[form]);
+        }
         if (memcmp(&both, &all, sizeof both) != 0) {
             fail_msg("'%s' of role %s is wanted more often than its role", name,
                      sonde_role_name(role));

@@ -7,7 +7,7 @@
 #include "run_folder.h"
 
 #include "format/format.h"
-#include "trial/row_files.h"
+#include "trial/trial_state.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

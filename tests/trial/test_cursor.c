@@ -5,7 +5,7 @@
 #include "trial/run_folder.h"
 
 #include "base/macros.h"
-#include "trial/cursor.h"
+#include "trial/trial_state.h"
 
 #include <sonde/error.h>
 

@@ -22,6 +22,7 @@
 #include "base/memory.h"
 
 #include "observe/attach.h"
+#include "observe/evidence.h"
 #include "observe/tensor_names.h"
 
 #include <sonde/log.h>
@@ -66,26 +67,6 @@ void sonde__hook_detach_all(sonde_hook *hook)
         sonde__free(first->map.ids);
         sonde__free(first->ends);
         sonde__free(first);
-    }
-}
-
-/* --- recording -------------------------------------------------------------------- */
-
-/* Computes the parts that an observation lacks. */
-static void complete(sonde_hook *hook, sonde_observation *seen, sonde_vitals *vitals)
-{
-    if ((seen->how & SONDE_HOW_VITALS) != 0 &&
-        (seen->vitals == NULL || sonde_vitals_are_norms(seen->vitals))) {
-        sonde_vitals_of(seen->view, vitals);
-        seen->vitals = vitals;
-    } else if ((seen->how & SONDE_HOW_NORMS) != 0 && seen->vitals == NULL) {
-        sonde_norms_of(seen->view, vitals);
-        seen->vitals = vitals;
-    }
-    if ((seen->how & SONDE_HOW_SKETCH) != 0 && seen->sketch == NULL) {
-        sonde_sketch_init(hook->sketch);
-        sonde_sketch_add(hook->sketch, seen->view);
-        seen->sketch = hook->sketch;
     }
 }
 
@@ -221,11 +202,11 @@ static void trip(sonde_hook *hook, uint64_t sets)
                                   .at = item->at,
                                   .how = how,
                                   .view = &item->view};
-        sonde_vitals vitals;
+        sonde__observe_evidence own = {.sketch = hook->sketch};
 
         if (how != 0) {
             item->view.data = held->bytes + item->offset;
-            complete(hook, &seen, &vitals);
+            sonde__observe_complete(&seen, &own);
             sonde__record_sink_put(hook->sink, &seen, how);
             item->done |= how;
         }
@@ -246,10 +227,10 @@ static void record_late(sonde_hook *hook, uint32_t id, const sonde_observation *
                         unsigned how)
 {
     sonde_observation part = *seen;
-    sonde_vitals vitals;
+    sonde__observe_evidence own = {.sketch = hook->sketch};
 
     part.how = how;
-    complete(hook, &part, &vitals);
+    sonde__observe_complete(&part, &own);
     sonde__record_sink_take(hook->sink, id, &part);
 }
 
@@ -446,9 +427,11 @@ static sonde_err add_saves(attaching *work)
  * worth a row each. */
 static sonde_schedule signs_when(const sonde_rules_looks *looks)
 {
-    return looks->norms.every > 1 || looks->vitals.every == 0
-               ? sonde_schedule_join(&looks->vitals, &looks->norms)
-               : looks->vitals;
+    const sonde_schedule *const vitals = &looks->when[SONDE_FORM_VITALS];
+    const sonde_schedule *const norms = &looks->when[SONDE_FORM_NORMS];
+
+    return norms->every > 1 || vitals->every == 0 ? sonde_schedule_join(vitals, norms)
+                                                  : *vitals;
 }
 
 /* When the default rules look at a tensor in each mode; rarely in mode predict, which is
@@ -462,8 +445,8 @@ static bool rules_look(const attaching *work, uint32_t id, bool raw,
 
     memset(when, 0, SONDE_MODE_COUNT * sizeof *when);
     for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
-        const sonde_schedule values =
-            sonde_schedule_join(&looks[mode].values, &looks[mode].hash);
+        const sonde_schedule values = sonde_schedule_join(
+            &looks[mode].when[SONDE_FORM_RAW], &looks[mode].when[SONDE_FORM_HASH]);
 
         if (mode != SONDE_MODE_PREDICT) {
             when[mode] = raw ? values : signs_when(&looks[mode]);

@@ -14,7 +14,6 @@
 #include "rules/engine.h"
 #include "tensor/convert.h"
 #include "tensor/vitals.h"
-#include "capture/watch_update.h"
 
 #include <sonde/log.h>
 #include "observe/attach.h"
@@ -23,8 +22,6 @@
 
 #include <stdio.h>
 #include <string.h>
-
-#define SIGNS ((unsigned)SONDE_HOW_VITALS | (unsigned)SONDE_HOW_NORMS)
 
 typedef struct slot {
     bool added;
@@ -489,14 +486,12 @@ static int64_t next_look(const sonde_rules *rules, sonde_role role, sonde_mode m
                          int64_t step)
 {
     const sonde_rules_looks looks = sonde_rules_looks_of_role(rules, role, mode);
-    const int64_t vitals = sonde_schedule_next(&looks.vitals, step);
-    const int64_t values = sonde_schedule_next(&looks.values, step);
-    const int64_t sketch = sonde_schedule_next(&looks.sketch, step);
-    const int64_t hash = sonde_schedule_next(&looks.hash, step);
-    const int64_t norms = sonde_schedule_next(&looks.norms, step);
+    int64_t next = SONDE_SCHEDULE_NEVER;
 
-    return SONDE_MIN(SONDE_MIN(SONDE_MIN(vitals, values), SONDE_MIN(sketch, hash)),
-                     norms);
+    for (int form = 0; form < SONDE_FORM_COUNT; form++) {
+        next = SONDE_MIN(next, sonde_schedule_next(&looks.when[form], step));
+    }
+    return next;
 }
 
 /* The same if the program says how often to look at the role, ... */
@@ -553,9 +548,7 @@ unsigned sonde_watch_wants_role(sonde_watch *face, sonde_role role)
         return 0;
     }
     if ((on->roles >> role & 1U) == 0) {
-        return may_be_due(on, role)
-                   ? SONDE_HOW_RAW | SIGNS | SONDE_HOW_SKETCH | SONDE_HOW_HASH
-                   : 0U;
+        return may_be_due(on, role) ? SONDE_HOW_ALL : 0U;
     }
     return on->due ? sonde__observer_role_wants(on->observer, role) : 0;
 }
@@ -652,7 +645,7 @@ static void see(watch *on, uint32_t id, const sonde_view *view, int micro_batch,
     if (micro_batch < 0) {
         micro_batch = seen->count++;
     }
-    if ((wanted & SIGNS) != 0) {
+    if ((wanted & SONDE_HOW_SIGNS) != 0) {
         if (!taken) {
             take_signs(view, (wanted & SONDE_HOW_VITALS) == 0, &seen->vitals);
         }
@@ -700,7 +693,8 @@ void sonde_watch_see_vitals(sonde_watch *face, uint32_t id, const sonde_view *vi
     if (face == NULL || vitals == NULL || !is_slot(on, id)) {
         return;
     }
-    const bool due = (face->wants[id] & SIGNS) != 0 && (face->wants[id] & ~SIGNS) == 0;
+    const bool due = (face->wants[id] & SONDE_HOW_SIGNS) != 0 &&
+                     (face->wants[id] & ~(unsigned)SONDE_HOW_SIGNS) == 0;
     if ((due && (face->wants[id] & SONDE_HOW_VITALS) && sonde_vitals_are_norms(vitals)) ||
         (!due && (face->wants[id] != 0 || face->checks[id] == 0 || !is_bad(vitals)))) {
         return;

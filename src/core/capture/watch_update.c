@@ -1,7 +1,7 @@
 /*
  * watch_update.c - updates of parameters.
  */
-#include "capture/watch_update.h"
+#include "capture/hook_state.h"
 
 #include "base/macros.h"
 #include "base/memory.h"

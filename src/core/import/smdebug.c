@@ -23,9 +23,7 @@
 #include "import/smdebug_state.h"
 #include "observe/tensor_roles.h"
 #include "trial/foreign.h"
-#include "trial/run_file.h"
-#include "trial/trial_catalogue.h"
-#include "trial/worker.h"
+#include "trial/trial_state.h"
 
 #include <sonde/selector.h>
 

@@ -18,9 +18,7 @@
 #include "base/point.h"
 #include "import/smdebug_state.h"
 #include "observe/tensor_roles.h"
-#include "trial/run_file.h"
-#include "trial/trial_catalogue.h"
-#include "trial/worker.h"
+#include "trial/trial_state.h"
 
 #include <assert.h>
 #include <jansson.h>

@@ -12,8 +12,8 @@
 #include "observe/observer_state.h"
 
 #include "base/macros.h"
+#include "observe/evidence.h"
 #include "tensor/convert.h"
-#include "tensor/hash.h"
 
 #include <sonde/log.h>
 
@@ -23,8 +23,6 @@
 #include <string.h>
 
 #define LOOK INT64_MIN
-
-#define SIGNS ((unsigned)SONDE_HOW_VITALS | (unsigned)SONDE_HOW_NORMS)
 
 const char *sonde_mode_name(sonde_mode mode)
 {
@@ -229,7 +227,8 @@ static bool looks_again(const sonde__observe_tap *tap, const sonde_coordinate *p
 bool sonde__observer_when_bad_in(const sonde_observer *observer, sonde_mode mode)
 {
     for (size_t i = 0; i < observer->tap_count; i++) {
-        if ((observer->taps[i].how & SIGNS) != 0 && looks_in(&observer->taps[i], mode)) {
+        if ((observer->taps[i].how & SONDE_HOW_SIGNS) != 0 &&
+            looks_in(&observer->taps[i], mode)) {
             return true;
         }
     }
@@ -302,8 +301,8 @@ void sonde_observer_observe(sonde_observer *observer, uint32_t id, const sonde_v
     const uint8_t *wants = observer->gate.wants; /* NULL if never bound */
     const unsigned wanted = wants != NULL && id < observer->declared ? wants[id] : 0;
     sonde_observation seen; /* set field by field: clearing it first costs more */
-    sonde_vitals own, norms;
-    uint64_t hash = 0;
+    sonde__observe_evidence own;
+    sonde_vitals norms;
 
     if (wanted == 0) {
         return;
@@ -311,8 +310,8 @@ void sonde_observer_observe(sonde_observer *observer, uint32_t id, const sonde_v
     if (vitals != NULL && (wanted & SONDE_HOW_VITALS) && sonde_vitals_are_norms(vitals)) {
         vitals = NULL;
     }
-    const char *fault =
-        sonde__tensor_view_fault(view, vitals == NULL || (wanted & ~SIGNS) != 0);
+    const char *fault = sonde__tensor_view_fault(
+        view, vitals == NULL || (wanted & ~(unsigned)SONDE_HOW_SIGNS) != 0);
     if (fault != NULL) {
         refuse(observer, id, fault);
         return;
@@ -321,23 +320,17 @@ void sonde_observer_observe(sonde_observer *observer, uint32_t id, const sonde_v
     seen.view = view;
     seen.at.micro_batch = micro_batch;
     seen.at.replica = replica;
-    if ((wanted & SONDE_HOW_VITALS) && vitals == NULL) {
-        sonde_vitals_of(view, &own);
-        vitals = &own;
-    } else if ((wanted & SONDE_HOW_NORMS) && vitals == NULL) {
-        sonde_norms_of(view, &own);
-        vitals = &own;
-    }
+    seen.how = wanted;
+    seen.vitals = vitals;
+    seen.sketch = NULL;
+    seen.hash = 0;
+    own.sketch = observer->sketch;
+    sonde__observe_complete(&seen, &own);
+    vitals = seen.vitals;
+    const uint64_t hash = seen.hash;
     if (wanted & SONDE_HOW_NORMS) {
         norms = *vitals;
         sonde_norms_keep(&norms);
-    }
-    if (wanted & SONDE_HOW_SKETCH) {
-        sonde_sketch_init(observer->sketch);
-        sonde_sketch_add(observer->sketch, view);
-    }
-    if (wanted & SONDE_HOW_HASH) {
-        hash = sonde__hash_view(view);
     }
     for (size_t i = observer->first[id]; i < observer->first[id + 1] && wanted != 0;
          i++) {
@@ -369,7 +362,7 @@ bool sonde_observer_when_bad(const sonde_observer *observer, uint32_t id)
     for (size_t i = observer->first[id]; i < observer->first[id + 1]; i++) {
         const sonde__observe_tap *tap = &observer->taps[observer->entries[i].tap];
 
-        if (tap->when_bad && (tap->how & SIGNS) != 0) {
+        if (tap->when_bad && (tap->how & SONDE_HOW_SIGNS) != 0) {
             return true;
         }
     }
@@ -396,9 +389,9 @@ void sonde_observer_observe_bad(sonde_observer *observer, const sonde_coordinate
         const sonde__observe_entry *entry = &observer->entries[i];
         const sonde__observe_tap *tap = &observer->taps[entry->tap];
 
-        if (looks_again(tap, place) && (tap->how & SIGNS) != 0) {
+        if (looks_again(tap, place) && (tap->how & SONDE_HOW_SIGNS) != 0) {
             seen.id = entry->id;
-            seen.how = tap->how & SIGNS;
+            seen.how = tap->how & SONDE_HOW_SIGNS;
             seen.vitals = (tap->how & SONDE_HOW_VITALS) ? vitals : &norms;
             seen.info = sonde_catalogue_info(observer->catalogue, entry->id);
             observer->sink_due[tap->sink] = 1;

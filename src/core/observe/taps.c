@@ -80,8 +80,6 @@ static sonde_err fail_schedule(const char *what, int mode, const sonde_diag *fou
 
 static sonde_err check_tap(const sonde_tap *checked, sonde_diag *diag)
 {
-    const unsigned all = SONDE_HOW_RAW | SONDE_HOW_VITALS | SONDE_HOW_SKETCH |
-                         SONDE_HOW_HASH | SONDE_HOW_NORMS;
     const char *what = sonde_selector_text(checked->what);
 
     for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
@@ -91,7 +89,7 @@ static sonde_err check_tap(const sonde_tap *checked, sonde_diag *diag)
             return fail_schedule(what, mode, &found, diag);
         }
     }
-    if (checked->how == 0 || (checked->how & ~all) != 0) {
+    if (checked->how == 0 || (checked->how & ~(unsigned)SONDE_HOW_ALL) != 0) {
         return sonde__fail(diag, SONDE_EINVAL, what, "one or more SONDE_HOW_ bits",
                            "how 0x%x", checked->how);
     }

@@ -6,10 +6,7 @@
 #include "base/memory.h"
 #include "record/recorder_state.h"
 
-enum {
-    SIGNS = SONDE_HOW_VITALS | SONDE_HOW_NORMS,
-    KEPT = SONDE_HOW_RAW | SIGNS | SONDE_HOW_SKETCH
-};
+enum { KEPT = SONDE_HOW_ALL & ~SONDE_HOW_HASH };
 
 static sonde__record_sink *self(sonde_sink *sink)
 {
@@ -83,7 +80,7 @@ static void give(sonde__record_sink *sink, uint32_t id, const sonde_observation 
             sonde_recorder_put(recorder, id, &seen->at, seen->view);
         }
     }
-    if ((how & SIGNS) && seen->vitals != NULL) {
+    if ((how & SONDE_HOW_SIGNS) && seen->vitals != NULL) {
         sink->rows++;
         if (recorder != NULL) {
             sonde_recorder_put_vitals(recorder, id, &seen->at, seen->vitals);

@@ -182,8 +182,9 @@ static void show(sonde__rule_slot *slot, const sonde_vitals *signs)
         const unsigned how = watch->run->rule->needs[watch->need].how;
         const sonde_vitals **vitals = &watch->run->tensors[watch->tensor].vitals;
         const sonde_vitals *now =
-            (how & (signs == &slot->norms ? SONDE_HOW_NORMS : SONDE__SIGNS)) != 0 ? signs
-                                                                                  : NULL;
+            (how & (signs == &slot->norms ? SONDE_HOW_NORMS : SONDE_HOW_SIGNS)) != 0
+                ? signs
+                : NULL;
 
         if ((now != NULL) != (*vitals != NULL)) {
             const size_t more = now != NULL ? 1 : (size_t)-1;
@@ -228,7 +229,7 @@ static sonde_err add_user(sonde__rule_slot *slot, sonde_rule_run *run, size_t te
         return sonde__fail_nomem(diag, run->rule->name);
     }
     slot->watch[slot->watch_count++] = (sonde__rule_watch){run, tensor, need};
-    if ((how & ~(unsigned)SONDE__SIGNS) == 0) {
+    if ((how & ~(unsigned)SONDE_HOW_SIGNS) == 0) {
         return SONDE_OK;
     }
     if (!sonde__reserve(&slot->users, &slot->user_capacity, slot->user_count + 1,
@@ -487,8 +488,8 @@ static void put(sonde_rules *rules, const sonde_observation *seen, int64_t mode_
     set_place(rules, &seen->at);
     rules->any = true;
     if (seen->vitals != NULL &&
-        (slot->how &
-         (sonde_vitals_are_norms(seen->vitals) ? SONDE_HOW_NORMS : SONDE__SIGNS)) != 0) {
+        (slot->how & (sonde_vitals_are_norms(seen->vitals) ? SONDE_HOW_NORMS
+                                                           : SONDE_HOW_SIGNS)) != 0) {
         put_vitals(rules, seen->id, seen->vitals);
     }
     if (seen->view == NULL && seen->sketch == NULL && seen->hash == 0) {

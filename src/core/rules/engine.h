@@ -174,16 +174,7 @@ sonde_mode sonde__rules_judged_mode(const sonde_rules *rules, sonde_mode mode);
 bool sonde__rules_judges(const sonde_rules *rules, const sonde_rule *rule,
                          sonde_mode mode);
 
-/* The schedules by bit of how. engine.c: the schedule of a need. */
-enum { SONDE__HOW_COUNT = 5, SONDE__SIGNS = SONDE_HOW_VITALS | SONDE_HOW_NORMS };
-static inline sonde_schedule *sonde__rules_look(sonde_rules_looks *looks, int bit)
-{
-    return bit == 0   ? &looks->values
-           : bit == 1 ? &looks->vitals
-           : bit == 2 ? &looks->sketch
-           : bit == 3 ? &looks->hash
-                      : &looks->norms;
-}
+/* engine.c: the schedule of a need. */
 const sonde_schedule *sonde__rules_need_when(const sonde_rule_need *need);
 /* looks.c: adds what the rules that watch the slot need of it at steps of a mode. */
 void sonde__rules_add_looks(const sonde_rules *rules, const sonde__rule_slot *slot,

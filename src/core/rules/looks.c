@@ -15,8 +15,8 @@
 
 static void join(sonde_rules_looks *looks, const sonde_rule_need *need)
 {
-    for (int bit = 0; bit < SONDE__HOW_COUNT; bit++) {
-        sonde_schedule *when = sonde__rules_look(looks, bit);
+    for (int bit = 0; bit < SONDE_FORM_COUNT; bit++) {
+        sonde_schedule *when = &looks->when[bit];
 
         if ((need->how >> bit & 1U) != 0) {
             *when = sonde_schedule_join(when, sonde__rules_need_when(need));
@@ -99,9 +99,9 @@ static void add_wanted(sonde_rule_run *run, uint32_t id, sonde_rules_looks *look
 static void thin_all(sonde_rules_looks *looks, int64_t every)
 {
     for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
-        for (int bit = 0; bit < SONDE__HOW_COUNT; bit++) {
-            sonde__observe_thin(sonde__rules_look(&looks[mode], bit), every,
-                                (1U << bit & SONDE__SIGNS) != 0);
+        for (int bit = 0; bit < SONDE_FORM_COUNT; bit++) {
+            sonde__observe_thin(&looks[mode].when[bit], every,
+                                (1U << bit & SONDE_HOW_SIGNS) != 0);
         }
     }
 }

@@ -13,10 +13,6 @@
 #include <string.h>
 
 enum { NAME_MOST = 64, TEXT_MOST = 2000, STATE_MOST = 1 << 28, FIELD = 8 };
-enum {
-    HOWS = SONDE_HOW_RAW | SONDE_HOW_VITALS | SONDE_HOW_SKETCH | SONDE_HOW_HASH |
-           SONDE_HOW_NORMS
-};
 
 /* --- checking ----------------------------------------------------------------------- */
 
@@ -100,11 +96,10 @@ static sonde_err check_need(const sonde_rule *rule, size_t i, const char *path,
     if (!is_text(need->what)) {
         return bad_row(diag, path, rule, "a text what", what);
     }
-    if (need->how == 0 || (need->how & ~(unsigned)HOWS) != 0) {
+    if (need->how == 0 || (need->how & ~(unsigned)SONDE_HOW_ALL) != 0) {
         return bad_row(diag, path, rule, "SONDE_HOW_ bits", what);
     }
-    if ((need->how & ~(unsigned)(SONDE_HOW_VITALS | SONDE_HOW_NORMS)) != 0 &&
-        rule->observe == NULL) {
+    if ((need->how & ~(unsigned)SONDE_HOW_SIGNS) != 0 && rule->observe == NULL) {
         return bad_row(diag, path, rule, "a function observe",
                        "it needs more than vital signs");
     }

@@ -17,7 +17,7 @@
 
 #include <string.h>
 
-enum { HOWS = 1 << SONDE__HOW_COUNT, SLOWER = 10 };
+enum { HOWS = 1 << SONDE_FORM_COUNT, SLOWER = 10 };
 typedef struct rules_sink {
     sonde_sink sink; /* first */
     sonde__rule_attached *attached;
@@ -73,7 +73,7 @@ static void sink_put(sonde_sink *sink, const sonde_observation *seen)
         .at = place(self->attached, &seen->at),
         .how = seen->how,
         .view = (seen->how & SONDE_HOW_RAW) ? seen->view : NULL,
-        .vitals = (seen->how & SONDE__SIGNS) ? seen->vitals : NULL,
+        .vitals = (seen->how & SONDE_HOW_SIGNS) ? seen->vitals : NULL,
         .sketch = seen->sketch,
         .hash = seen->hash};
 
@@ -146,7 +146,8 @@ static sonde_err map_tensors(attaching *work)
 static sonde_schedule said_when(const sonde__rule_attached *attached,
                                 const sonde_schedule *own, int bit)
 {
-    const bool often = (1U << bit & SONDE__SIGNS) != 0 || own->every == 1 || own->row > 1;
+    const bool often =
+        (1U << bit & SONDE_HOW_SIGNS) != 0 || own->every == 1 || own->row > 1;
 
     return often ? sonde__observe_judged(attached->every)
                  : sonde_schedule_every(attached->raw_every);
@@ -158,14 +159,14 @@ static void apply_said(const attaching *work, uint32_t id, sonde_rules_looks *lo
     const sonde__rule_attached *attached = work->attached;
     const sonde_role role = sonde_catalogue_info(work->catalogue, id)->role;
 
-    for (int bit = 0; bit < SONDE__HOW_COUNT; bit++) {
-        sonde_schedule *when = sonde__rules_look(looks, bit);
+    for (int bit = 0; bit < SONDE_FORM_COUNT; bit++) {
+        sonde_schedule *when = &looks->when[bit];
 
         if (when->every > 0 && attached->every > 0) {
             *when = said_when(attached, when, bit);
         } else if (attached->role_every != NULL) {
             sonde__observe_thin(when, attached->role_every[role],
-                                (1U << bit & SONDE__SIGNS) != 0);
+                                (1U << bit & SONDE_HOW_SIGNS) != 0);
         }
     }
 }
@@ -183,11 +184,12 @@ static void collect(const attaching *work, int mode)
         *looks = (sonde_rules_looks){0};
         sonde__rules_add_looks(rules, slot, (sonde_mode)mode, looks);
         if (info->role == SONDE_ROLE_LOSS && info->rank == 0) {
-            if (looks->vitals.every > 0 || info->same_as == id) {
-                looks->vitals = sonde_schedule_always(); /* to count every step, too */
+            if (looks->when[SONDE_FORM_VITALS].every > 0 || info->same_as == id) {
+                looks->when[SONDE_FORM_VITALS] =
+                    sonde_schedule_always(); /* to count every step, too */
             }
             if (work->attached->role_every != NULL) {
-                sonde__observe_thin(&looks->vitals,
+                sonde__observe_thin(&looks->when[SONDE_FORM_VITALS],
                                     work->attached->role_every[SONDE_ROLE_LOSS], true);
             }
         } else {
@@ -202,8 +204,8 @@ static unsigned find_forms(sonde_rules_looks *looks, sonde_schedule *when)
 {
     unsigned how = 0;
 
-    for (int bit = 0; bit < SONDE__HOW_COUNT; bit++) {
-        sonde_schedule *look = sonde__rules_look(looks, bit);
+    for (int bit = 0; bit < SONDE_FORM_COUNT; bit++) {
+        sonde_schedule *look = &looks->when[bit];
 
         if (look->every > 0 && when->every == 0) {
             *when = *look;
@@ -217,9 +219,9 @@ static unsigned find_forms(sonde_rules_looks *looks, sonde_schedule *when)
 
 static void drop_forms(sonde_rules_looks *looks, unsigned how)
 {
-    for (int bit = 0; bit < SONDE__HOW_COUNT; bit++) {
+    for (int bit = 0; bit < SONDE_FORM_COUNT; bit++) {
         if ((how >> bit & 1U) != 0) {
-            *sonde__rules_look(looks, bit) = (sonde_schedule){0};
+            looks->when[bit] = (sonde_schedule){0};
         }
     }
 }
@@ -231,7 +233,7 @@ static sonde_err add_tap(attaching *work, const sonde_selector *what, uint32_t f
     sonde_tap tap = {.what = what,
                      .how = how,
                      .where = &work->attached->sinks[how].sink,
-                     .when_bad = (how & SONDE__SIGNS) != 0 && when.every > 1};
+                     .when_bad = (how & SONDE_HOW_SIGNS) != 0 && when.every > 1};
     size_t n = 0;
 
     for (uint32_t id = first; id < work->count; id++) {

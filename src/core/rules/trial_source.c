@@ -115,7 +115,7 @@ static sonde_err read_block(trial_source *source, int64_t begin, int64_t end,
     for (uint32_t id = 0; id < source->count; id++) {
         series *rows = &source->series[id];
 
-        if ((wants(source, id) & SONDE__SIGNS) == 0) {
+        if ((wants(source, id) & SONDE_HOW_SIGNS) == 0) {
             continue;
         }
         const sonde_err err = sonde_trial_vitals_series(
@@ -211,7 +211,7 @@ static void put_vitals(trial_source *source, const sonde_coordinate *at)
             seen.vitals = vitals_at(&source->series[name], at->global_step);
         }
         if (seen.vitals != NULL) {
-            put(source, id, SONDE__SIGNS, &seen);
+            put(source, id, SONDE_HOW_SIGNS, &seen);
         }
     }
 }

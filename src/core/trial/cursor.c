@@ -7,13 +7,11 @@
  * megabytes, in as few and as long pieces as possible. Reading one tensor of twelve from
  * a disk is ten times faster this way (bench_trial, walk_cold_of_one).
  */
-#include "trial/cursor.h"
+#include "trial/trial_state.h"
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
 #include "trial/foreign.h"
-#include "trial/value.h"
-#include "trial/worker.h"
 #include "base/given.h"
 
 #include <string.h>
@@ -58,8 +56,7 @@ static sonde_err check_options(const sonde_trial *trial,
                                const sonde_trial_cursor_options *options,
                                sonde_diag *diag)
 {
-    const unsigned known =
-        SONDE_HOW_RAW | SONDE_HOW_VITALS | SONDE_HOW_SKETCH | SONDE_HOW_NORMS;
+    const unsigned known = SONDE_HOW_ALL & ~(unsigned)SONDE_HOW_HASH;
     const uint32_t count = sonde_catalogue_count(trial->catalogue);
 
     if ((options->how & ~known) != 0 || (unsigned)options->mode >= SONDE_MODE_COUNT ||
@@ -310,13 +307,8 @@ static size_t find_source(sonde_trial_cursor *cursor, size_t i)
 
 static bool gather(sonde_trial_cursor *cursor, int64_t global)
 {
-    static const struct {
-        unsigned bit;
-        sonde__trial_kind kind;
-    } order[] = {{SONDE_HOW_VITALS, SONDE__VITALS},
-                 {SONDE_HOW_NORMS, SONDE__NORMS},
-                 {SONDE_HOW_RAW, SONDE__RAW},
-                 {SONDE_HOW_SKETCH, SONDE__SKETCH}};
+    static const sonde__trial_kind order[] = {SONDE__VITALS, SONDE__NORMS, SONDE__RAW,
+                                              SONDE__SKETCH};
 
     cursor->count = cursor->at = 0;
     cursor->trial->question++;
@@ -325,8 +317,8 @@ static bool gather(sonde_trial_cursor *cursor, int64_t global)
 
         for (size_t k = 0; k < SONDE_COUNT_OF(order); k++) {
             if (index == SIZE_MAX ||
-                ((cursor->options.how & order[k].bit) != 0 &&
-                 !gather_kind(cursor, index, order[k].kind, global))) {
+                ((cursor->options.how & sonde__trial_how[order[k]]) != 0 &&
+                 !gather_kind(cursor, index, order[k], global))) {
                 cursor->count = 0;
                 return false;
             }

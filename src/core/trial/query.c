@@ -6,7 +6,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "tensor/reduction.h"
-#include "trial/value.h"
+#include "trial/trial_state.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -159,12 +159,12 @@ unsigned sonde_trial_has(sonde_trial *trial, uint32_t id, const sonde_trial_at *
     if (trial == NULL || where == NULL) {
         return 0;
     }
-    static const unsigned bits[SONDE__KINDS] = {SONDE_HOW_RAW, SONDE_HOW_VITALS,
-                                                SONDE_HOW_SKETCH, SONDE_HOW_NORMS};
     unsigned how = 0;
 
     for (int kind = 0; kind < SONDE__KINDS; kind++) {
-        how |= has_kind(trial, (sonde__trial_kind)kind, id, where) ? bits[kind] : 0;
+        how |= has_kind(trial, (sonde__trial_kind)kind, id, where)
+                   ? sonde__trial_how[kind]
+                   : 0;
     }
     return how;
 }

@@ -1,7 +1,7 @@
 /*
  * run_file.c - see run_file.h.
  */
-#include "trial/run_file.h"
+#include "trial/trial_state.h"
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/json_read.h"

@@ -7,14 +7,7 @@
 #include "base/names.h"
 #include "base/whole_file.h"
 #include "trial/foreign.h"
-#include "trial/generations.h"
-#include "trial/index_file.h"
-#include "trial/listed_files.h"
-#include "trial/row_files.h"
-#include "trial/run_file.h"
-#include "trial/trial_catalogue.h"
 #include "trial/trial_state.h"
-#include "trial/worker.h"
 #include "base/given.h"
 
 #include <dirent.h>

@@ -8,7 +8,7 @@
  *         @<micro-batch>.<replica>        as in the index line
  *         #<n>                            a value that was recorded again: not used
  */
-#include "trial/trial_catalogue.h"
+#include "trial/trial_state.h"
 #include "base/fail.h"
 #include "base/json_read.h"
 #include "base/memory.h"

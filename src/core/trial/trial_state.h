@@ -18,6 +18,7 @@
 #include "trial/trial_files.h"
 
 #include <sonde/trial.h>
+#include <jansson.h>
 
 typedef struct sonde__trial_foreign sonde__trial_foreign;
 
@@ -117,5 +118,179 @@ static inline bool sonde__trial_in_range(const sonde_trial *trial, int64_t globa
 sonde_err sonde__trial_open_all(const char *path,
                                 void (*report)(void *user, const char *text), void *user,
                                 sonde_trial **out, sonde_diag *diag);
+
+/* --- generations.c ----------------------------------------------------------------- */
+
+/* Writers that resumed a worker's files, and what they supersede.
+ *
+ * Each writer has files of its own. A line of generations.jsonl, written before them,
+ * gives the number of its first file of each kind and its first global step. In the files
+ * of a writer, the steps from the first step of any later writer on are superseded: those
+ * not read yet are skipped (sonde__trial_counts), those already read are removed, and
+ * followers learn of it through trial->cuts. */
+
+/* Reads new lines and removes what they supersede. */
+sonde_err sonde__trial_generations_read(sonde_trial *trial, sonde__trial_worker *worker,
+                                        sonde_diag *diag);
+/* Reads what is new in the current file of a kind. */
+typedef sonde_err sonde__trial_read_fn(sonde_trial *trial, sonde__trial_worker *worker,
+                                       sonde__record_file_kind kind, sonde_diag *diag);
+/* Reads the numbered files of a kind to their present end, one after another. */
+sonde_err sonde__trial_read_files(sonde_trial *trial, sonde__trial_worker *worker,
+                                  sonde__record_file_kind kind,
+                                  sonde__trial_read_fn *read_on, sonde_diag *diag);
+/* Whether a record of the current file at a global step is to be taken; counts it if
+ * it is superseded. */
+bool sonde__trial_counts(const sonde_trial *trial, sonde__trial_worker *worker,
+                         int64_t global);
+
+/* --- listed_files.c ---------------------------------------------------------------- */
+
+/* The files of a worker against its list of them, files.jsonl.
+ *
+ * Rows, lines and values have checks of their own. The list finds what these cannot:
+ * files that are missing, too short or too long, that come from another run, or whose
+ * heads or rows were replaced by other valid ones. What was noted of a file before is not
+ * noted again. Runs without a list are not checked. */
+
+/* Reads the new lines of the list and checks the file of each: its size and its hash; of
+ * a segment the hash is checked only to verify. After the end of the worker: that the
+ * list is complete. Damage is noted; the only error is SONDE_ENOMEM. */
+sonde_err sonde__trial_listed_read(sonde_trial *trial, sonde__trial_worker *worker,
+                                   sonde_diag *diag);
+
+/* --- index_file.c ------------------------------------------------------------------ */
+
+/* The index files of a worker, read into items. */
+
+/* Reads all new lines. Bad lines are noted as damage; the only error is SONDE_ENOMEM. */
+sonde_err sonde__trial_index_read(sonde_trial *trial, sonde__trial_worker *worker,
+                                  sonde_diag *diag);
+
+/* --- run_file.c -------------------------------------------------------------------- */
+
+/* run.json, end.json and state.json, and what follows from them: the status
+ * of a run and the last step that is complete. */
+
+/* Reads a small file with a JSON object; where: its path in the run. *found: it exists.
+ * *object is new, or NULL without a file or if it is damaged, which is noted. */
+sonde_err sonde__trial_load_object(sonde_trial *trial, const char *where, bool *found,
+                                   json_t **object, sonde_diag *diag);
+/* *found: run.json exists. SONDE_EUNSUPPORTED: the run has a newer format. */
+sonde_err sonde__trial_run_read(sonde_trial *trial, bool *found, sonde_diag *diag);
+sonde_err sonde__trial_end_read(sonde_trial *trial, sonde_diag *diag);
+sonde_err sonde__trial_state_read(sonde_trial *trial, sonde__trial_worker *worker,
+                                  sonde_diag *diag);
+/* Sets the status and the last complete step from what has been read. */
+void sonde__trial_update_status(sonde_trial *trial);
+/* Seconds since 1970 of "2026-01-31T12:00:00.000000Z"; -1 for any other text, and
+ * NULL. */
+double sonde__trial_seconds(const char *text);
+
+/* --- row_files.c ------------------------------------------------------------------- */
+
+/* The binary files of a worker: ended steps, vital signs, sketches.
+ *
+ * Each is a head and then rows or records, which a writer may be appending to. Damage is
+ * noted; the only error is SONDE_ENOMEM. */
+
+sonde_err sonde__trial_step_rows_read(sonde_trial *trial, sonde__trial_worker *worker,
+                                      sonde_diag *diag);
+sonde_err sonde__trial_stats_read(sonde_trial *trial, sonde__trial_worker *worker,
+                                  sonde_diag *diag);
+sonde_err sonde__trial_sketches_read(sonde_trial *trial, sonde__trial_worker *worker,
+                                     sonde_diag *diag);
+
+/* Whether the first size bytes of a file are the head of its kind. *items gets the
+ * number of rows that the head gives; a sketch file's head gives none. For the fuzzer. */
+SONDE_API bool sonde__trial_head_read(sonde__record_file_kind kind, const char *head,
+                                      size_t size, uint64_t *items);
+
+/* --- worker.c ---------------------------------------------------------------------- */
+
+/* The workers of a trial: their folders, items and ended steps. */
+
+/* Adds a worker and lists the files in its folder. *out (may be NULL) is borrowed. */
+sonde_err sonde__trial_add_worker(sonde_trial *trial, int rank, const char *name,
+                                  sonde__trial_worker **out, sonde_diag *diag);
+void sonde__trial_worker_destroy(sonde__trial_worker *worker);
+/* Adds an item whose tensor, step and range have been checked. */
+sonde_err sonde__trial_worker_add(sonde_trial *trial, sonde__trial_worker *worker,
+                                  sonde__trial_kind kind, const sonde__trial_item *item,
+                                  sonde_diag *diag);
+
+/* --- ended steps ------------------------------------------------------------------ */
+
+/* Notes that the worker ended a step (an index) at a time. A later time for the same
+ * step is ignored. False: out of memory. */
+bool sonde__trial_worker_ended(sonde_trial *trial, sonde__trial_worker *worker,
+                               uint32_t step, int64_t time);
+bool sonde__trial_worker_has_ended(const sonde__trial_worker *worker, uint32_t step);
+/* When the last worker ended a step, or the one of a rank >= 0; 0: none has, or the
+ * time is not known. */
+int64_t sonde__trial_ended_at(const sonde_trial *trial, uint32_t step, int rank);
+/* Whether all workers have ended a step. */
+bool sonde__trial_step_complete(const sonde_trial *trial, const sonde__trial_step *step);
+
+/* --- trial_catalogue.c ------------------------------------------------------------- */
+
+/* The tensors of a trial and their collections.
+ *
+ * Tensors of several workers with one name are one tensor; role, dtype and shape are
+ * those of its first declaration. */
+
+/* Declares a tensor, or finds the one of that name. */
+sonde_err sonde__trial_declare(sonde_trial *trial, const sonde_tensor_info *info,
+                               uint32_t *tensor, sonde_diag *diag);
+/* Whether a tensor has exactly that name. */
+bool sonde__trial_known(const sonde_trial *trial, const char *name, uint32_t *tensor);
+/* Adds a tensor to a collection. False: out of memory. */
+bool sonde__trial_join(sonde_trial *trial, uint32_t tensor, const char *collection);
+
+/* Reads the lines that were appended to a worker's catalogue. */
+sonde_err sonde__trial_catalogue_read(sonde_trial *trial, sonde__trial_worker *worker,
+                                      sonde_diag *diag);
+/*
+ * The trial's id of a worker's tensor, whose catalogue line may still have to be read. If
+ * there is none, that is noted as damage, and the tensor gets the name that the header of
+ * the closed segment gives its value, or else one made of its number. line and segment:
+ * of the value, or NULL. *tensor is SONDE__NONE if the number is too large to be meant.
+ */
+sonde_err sonde__trial_worker_tensor(sonde_trial *trial, sonde__trial_worker *worker,
+                                     uint32_t id, const sonde__record_index_line *line,
+                                     const sonde__trial_file *segment, uint32_t *tensor,
+                                     sonde_diag *diag);
+
+/* --- value.c ----------------------------------------------------------------------- */
+
+/* From an item to what it stands for: a value, a row or a sketch.
+ *
+ * Bytes are mapped, unpacked if they are compressed, and checked. */
+
+/* A raw value whose hash is right. The view is borrowed as sonde_trial_value says. */
+sonde_err sonde__trial_load_value(sonde_trial *trial, sonde__trial_worker *worker,
+                                  const sonde__trial_raw_item *item, sonde_view *view,
+                                  sonde_diag *diag);
+
+/* Rows first ... end - 1 of a worker, mapped; zeroed: none. For one query, in which
+ * each file is looked at once. */
+typedef struct sonde__trial_rows {
+    const sonde__record_stats_row *rows;
+    uint32_t first, end;
+} sonde__trial_rows;
+/* A row, borrowed until the trial closes; rows is moved to it if need be. */
+sonde_err sonde__trial_load_row(sonde_trial *trial, sonde__trial_worker *worker,
+                                uint32_t row, sonde__trial_rows *rows,
+                                const sonde__record_stats_row **out, sonde_diag *diag);
+sonde_err sonde__trial_load_sketch(const sonde_trial *trial, sonde__trial_worker *worker,
+                                   const sonde__trial_sketch_item *item,
+                                   sonde_sketch *sketch, sonde_diag *diag);
+
+/* --- cursor.c ---------------------------------------------------------------------- */
+
+/* What tests see of a cursor. */
+
+/* Bytes that a cursor has asked the kernel to read ahead. */
+SONDE_API uint64_t sonde__trial_cursor_fetched(const sonde_trial_cursor *cursor);
 
 #endif

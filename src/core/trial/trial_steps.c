@@ -6,7 +6,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "trial/worker.h"
+#include "trial/trial_state.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -57,14 +57,6 @@ const int64_t *sonde_trial_steps(sonde_trial *trial, sonde_mode mode, bool incom
     }
     *count = list->count;
     return list->count > 0 ? list->steps : &none;
-}
-
-static unsigned how_bit(int kind)
-{
-    return kind == SONDE__RAW      ? SONDE_HOW_RAW
-           : kind == SONDE__VITALS ? SONDE_HOW_VITALS
-           : kind == SONDE__NORMS  ? SONDE_HOW_NORMS
-                                   : SONDE_HOW_SKETCH;
 }
 
 /* Copies the steps of a history, as mode counts them, each once. Returns how many. */
@@ -135,7 +127,7 @@ sonde_err sonde_trial_tensor_steps(sonde_trial *trial, uint32_t id, sonde_mode m
                 const sonde__trial_history *history =
                     sonde__trial_items_history(items, id);
 
-                if (how != 0 && (how & how_bit(kind)) == 0) {
+                if (how != 0 && (how & sonde__trial_how[kind]) == 0) {
                     continue;
                 }
                 most += pass == 0 ? history->count : 0;

@@ -1,7 +1,7 @@
 /*
  * value.c - see value.h.
  */
-#include "trial/value.h"
+#include "trial/trial_state.h"
 #include "base/fail.h"
 #include "trial/foreign.h"
 

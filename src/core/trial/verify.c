@@ -8,7 +8,6 @@
 #include "base/json_read.h"
 #include "storage/store.h"
 #include "trial/trial_state.h"
-#include "trial/value.h"
 
 #include <sonde/safetensors.h>
 

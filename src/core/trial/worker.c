@@ -1,7 +1,7 @@
 /*
  * worker.c - see worker.h.
  */
-#include "trial/worker.h"
+#include "trial/trial_state.h"
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"

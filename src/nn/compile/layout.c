@@ -168,8 +168,7 @@ static need need_of(const layout_work *work, sonde__op_value value, bool tells_v
     if (sonde__plan_use_count(graph, value) > 0) {
         return TO_BE_READ;
     }
-    return (wanted & ~(unsigned)(SONDE_HOW_VITALS | SONDE_HOW_NORMS)) != 0 ||
-                   (wanted != 0 && !tells_vitals)
+    return (wanted & ~(unsigned)SONDE_HOW_SIGNS) != 0 || (wanted != 0 && !tells_vitals)
                ? TO_BE_SHOWN
                : NOT_NEEDED;
 }

@@ -7,8 +7,6 @@
 
 #include <string.h>
 
-#define SIGNS ((unsigned)SONDE_HOW_VITALS | (unsigned)SONDE_HOW_NORMS)
-
 size_t sonde__session_flat(const sonde_nn_session *session, const sonde_coordinate *place)
 {
     const int k =
@@ -100,7 +98,7 @@ static void take_all_vitals(const execution *run, int first, int count)
         sonde_vitals *vitals = &plan->vitals[showing->slot];
         const bool norms = (wants & SONDE_HOW_VITALS) == 0;
 
-        if ((wants & SIGNS) != 0 && !is_fused(run, showing) &&
+        if ((wants & SONDE_HOW_SIGNS) != 0 && !is_fused(run, showing) &&
             (taken != showing->slot || (!norms && sonde_vitals_are_norms(vitals)))) {
             take_vitals(run, showing, norms, vitals);
             taken = showing->slot;
@@ -126,13 +124,13 @@ void sonde__session_show(execution *run, int first, int count)
         if (wants == 0) {
             continue;
         }
-        if (view->data == NULL && (wants & ~SIGNS) != 0) {
+        if (view->data == NULL && (wants & ~(unsigned)SONDE_HOW_SIGNS) != 0) {
             found = *view;
             found.data = find_data(run, showing);
             view = &found;
         }
         sonde_observer_observe(session->observer, showing->id, view,
-                               is_fused(run, showing) || (wants & SIGNS) != 0
+                               is_fused(run, showing) || (wants & SONDE_HOW_SIGNS) != 0
                                    ? &plan->vitals[showing->slot]
                                    : NULL,
                                run->at.micro_batch, run->at.replica);
@@ -163,7 +161,9 @@ void sonde__session_ask_vitals(const execution *run, sonde__plan_step *step, boo
         const sonde__plan_showing *showing = &plan->showings[i];
         sonde_vitals *vitals = &plan->vitals[showing->slot];
         const unsigned signs =
-            ask ? sonde_observer_wants(run->call->session->gate, showing->id) & SIGNS : 0;
+            ask ? sonde_observer_wants(run->call->session->gate, showing->id) &
+                      SONDE_HOW_SIGNS
+                : 0;
 
         if (showing->vitals_in >= 0) {
             ask_one(&step->call.in_vitals[showing->vitals_in], &step->call.norms_in,
@@ -237,7 +237,8 @@ static bool is_wanted(const execution *run, const sonde__plan_step *step, int op
         const unsigned wants =
             sonde_observer_wants(run->call->session->gate, showing->id);
 
-        if (showing->buffer == buffer && (wants & (fused && !kept ? ~SIGNS : ~0U)) != 0) {
+        if (showing->buffer == buffer &&
+            (wants & (fused && !kept ? ~(unsigned)SONDE_HOW_SIGNS : ~0U)) != 0) {
             return true;
         }
     }
