@@ -78,8 +78,7 @@ static inline void sources_take(sonde_rules *rules, bool accounts, sources_lines
         assert_true(sonde_finding_json(&all[i], out->text[i], sizeof out->text[i]) <
                     sizeof out->text[i]);
     }
-    /* What comes first within a step is the source's, and findings of a host come at its
-     * end. */
+    /* What comes first within a step is the source's. */
     qsort(out->text, count, sizeof out->text[0], sources_by_text);
     for (size_t i = 0; accounts && i < sonde_rules_count(rules); i++) {
         sonde_rule_account account;

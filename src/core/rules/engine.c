@@ -146,18 +146,12 @@ sonde_err sonde_rules_add_rule(sonde_rules *rules, const sonde_rule *rule,
 
 size_t sonde_rules_count(const sonde_rules *rules)
 {
-    if (rules == NULL) {
-        return 0;
-    }
-    return rules->count;
+    return rules != NULL ? rules->count : 0;
 }
 
 uint64_t sonde_rules_steps(const sonde_rules *rules)
 {
-    if (rules == NULL) {
-        return 0;
-    }
-    return rules->steps;
+    return rules != NULL ? rules->steps : 0;
 }
 
 bool sonde_rules_window(const sonde_rules *rules, int64_t *first, int64_t *last)
@@ -351,10 +345,7 @@ unsigned sonde_rules_wants(const sonde_rules *rules, uint32_t id)
 
 void *sonde_rule_state(sonde_rule_run *run)
 {
-    if (run == NULL) {
-        return NULL;
-    }
-    return run->state;
+    return run != NULL ? run->state : NULL;
 }
 
 const sonde_rule *sonde_rule_row(const sonde_rule_run *run)
@@ -373,18 +364,12 @@ sonde_rule_tensor *sonde_rule_tensors(sonde_rule_run *run, size_t *count)
 
 const sonde_coordinate *sonde_rule_at(const sonde_rule_run *run)
 {
-    if (run == NULL) {
-        return NULL;
-    }
-    return &run->rules->at;
+    return run != NULL ? &run->rules->at : NULL;
 }
 
 bool sonde_rule_any_bad(const sonde_rule_run *run)
 {
-    if (run == NULL) {
-        return false;
-    }
-    return run->rules->bad > 0;
+    return run != NULL && run->rules->bad > 0;
 }
 
 size_t sonde_rule_find(sonde_rule_run *run, const char *prefix, const char *name)

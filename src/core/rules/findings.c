@@ -390,8 +390,5 @@ void sonde_rules_on_finding(sonde_rules *rules, sonde_on_finding call, void *use
 
 const sonde_tensor_info *sonde_rule_info(const sonde_rule_run *run, uint32_t id)
 {
-    if (run == NULL) {
-        return NULL;
-    }
-    return sonde_catalogue_info(run->rules->catalogue, id);
+    return run != NULL ? sonde_catalogue_info(run->rules->catalogue, id) : NULL;
 }

@@ -1,6 +1,6 @@
 /*
  * mirror.c - rules that use everything a rule can ask and say, of vital signs, raw
- * values, sketches and hashes, so that the same rule in a host and beside it can be
+ * values, sketches and hashes, so that its findings from several sources can be
  * compared.
  */
 #include <sonde/rule.h>

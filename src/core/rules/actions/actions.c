@@ -116,10 +116,7 @@ void sonde_actions_destroy(sonde_actions *actions)
 
 size_t sonde_actions_count(const sonde_actions *actions)
 {
-    if (actions == NULL) {
-        return 0;
-    }
-    return actions->count;
+    return actions != NULL ? actions->count : 0;
 }
 
 /* --- "WHEN=ACTION" ------------------------------------------------------------------ */

@@ -35,7 +35,7 @@ static void report_idle(sonde_rule_run *run, int64_t needed)
                        "that gradients are not cleared or clipped away before it is, and "
                        "that the learning rate is not 0.",
                        "No parameter changed at the last %lld observed steps, although "
-                       "there are gradients; that of this one is the largest (%.3g).",
+                       "there are gradients, the largest of them here (%.3g).",
                        (long long)state->idle_now, g->abs_max);
     }
 }

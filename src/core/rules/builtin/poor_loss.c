@@ -26,7 +26,7 @@ static void report_stuck(sonde_rule_run *run, size_t i,
              : sonde__rule_suspect(run, i, &same_loss, "steps_unmoved", steps, least)) {
         sonde_rule_say(run, NULL,
                        "The loss does not change (%.5g), and the values of a gradient "
-                       "lie within %g.",
+                       "lie within %g of each other.",
                        loss, state->distribution_range);
     }
 }

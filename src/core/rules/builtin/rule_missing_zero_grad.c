@@ -168,27 +168,6 @@ static bool updated(sonde_rule_run *run)
     return changed > 0 || seen == 0 || (moving == 0 && hidden > 0);
 }
 
-/* Adds a step to the streak. */
-static void take_step(sonde__builtin_zero_grad *state, sonde_rule_tensor *tensors,
-                      size_t count)
-{
-    const int64_t place = state->streak++ % state->patience;
-    sonde__builtin_zero_grad_norms *at = &state->last[place];
-
-    at->fresh = sqrt(state->at.fresh);
-    at->now = sqrt(state->at.now);
-    at->before = sqrt(state->at.before);
-    at->along = state->at.along / (at->fresh * state->fresh_before);
-    for (size_t i = 0; i < count; i++) {
-        if (tensors[i].need == SONDE__ZERO_GRAD_GRADIENTS) {
-            sonde__builtin_zero_grad_memory *memory = tensors[i].memory;
-
-            memory->last[place] = memory->cosine;
-            memory->cosine = (double)NAN;
-        }
-    }
-}
-
 static void report(sonde_rule_run *run, double percent)
 {
     /* gradients that no longer change look like sums of themselves */
@@ -263,7 +242,7 @@ static void step(sonde_rule_run *run)
     if (!state->paired || !changed) {
         state->streak = 0;
     } else {
-        take_step(state, tensors, count);
+        sonde__builtin_zero_grad_take_step(state, tensors, count);
     }
     state->from_start =
         state->pairs == 0 ? sonde_rule_at(run)->mode_step <= 1 : state->from_start;

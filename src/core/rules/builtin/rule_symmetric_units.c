@@ -6,7 +6,7 @@
  *     rows      at least `share` percent of the rows equal another row that is not all 0.
  *               Rows of one magnitude (an update by the sign of the gradient, from 0) meet
  *               by chance: they have to equal the same row at `patience` looks in a row.
- *               Rows of fewer than LONG elements do so for many steps and are not judged;
+ *               Rows of fewer than eight elements do so for many steps and are not judged;
  *               or
  *     constant  the standard deviation of the elements is less than a hundredth of their
  *               mean (random weights have a mean near 0). Updates move elements apart, so
@@ -27,7 +27,6 @@
  */
 #include "base/macros.h"
 #include "rules/builtin/builtin.h"
-#include "rules/builtin/builtin_values.h"
 #include "rules/builtin/builtin_vitals.h"
 #include "rules/builtin/symmetric.h"
 #include "rules/context.h"
@@ -41,7 +40,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LONG = 8, LASTING = 4, MOVES = 3 };
+enum { LASTING = 4, MOVES = 3 };
 static const sonde__rule_terms alike_units = {
     SONDE__TERMS(NOTHING, ERROR, ERROR, NOTE, NOTE)};
 /* Half of all weights are 0 and get no gradient. */
@@ -50,7 +49,6 @@ static const sonde__rule_terms zero_units = {
 /* Rows of a parameter that is no layer's: of samples, slots, codes. */
 static const sonde__rule_terms alike_rows = {
     SONDE__TERMS(NOTHING, NOTE, NOTE, NOTE, NOTE)};
-#define ALIKE 1e-4 /* of magnitudes */
 
 static const sonde_rule_param params[] = {
     SONDE__REAL(sonde__builtin_symmetric, share, "50", 0, 100,
@@ -106,109 +104,6 @@ static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
     return memory->rows != NULL && memory->same != NULL
                ? SONDE_OK
                : sonde__fail_nomem(diag, "SymmetricUnits");
-}
-
-static int by_hash(const void *a, const void *b)
-{
-    const sonde__builtin_symmetric_row *x = a, *y = b;
-
-    return x->hash != y->hash ? (x->hash > y->hash) - (x->hash < y->hash)
-                              : (x->index > y->index) - (x->index < y->index);
-}
-
-/* Percent of rows that equal another; a row of zeros has the hash 0 and equals none.
- * *lasting: percent of those that equalled the same row at the look before. */
-static double duplicates(sonde__builtin_symmetric_memory *memory, size_t count,
-                         double *lasting)
-{
-    const sonde__builtin_symmetric_row *rows = memory->rows;
-    size_t same = 0, again = 0;
-
-    qsort(memory->rows, count, sizeof *rows, by_hash);
-    for (size_t i = 0; i < count;) {
-        size_t end = i + 1;
-
-        while (end < count && rows[end].hash == rows[i].hash) {
-            end++;
-        }
-        for (size_t k = i; k < end; k++) {
-            const bool equal = rows[i].hash != 0 && end - i > 1;
-            const uint32_t first = equal ? rows[i].index + 1 : 0;
-
-            same += equal;
-            again += equal && memory->same[rows[k].index] == first;
-            memory->same[rows[k].index] = first;
-        }
-        i = end;
-    }
-    *lasting = 100.0 * (double)again / (double)count;
-    return 100.0 * (double)same / (double)count;
-}
-
-/* Rounded to a thousandth: rows of equal units part by rounding errors. */
-static double rounded(double value)
-{
-    int exponent = 0;
-    const double part = frexp(value, &exponent);
-
-    return isfinite(value) ? ldexp(round(part * 1024.0), exponent) : value;
-}
-
-static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
-                    const sonde_observation *seen)
-{
-    const sonde__builtin_symmetric *state = sonde_rule_state(run);
-    const sonde_tensor_info *info = sonde_rule_info(run, tensor->id);
-    sonde__builtin_symmetric_memory *memory = tensor->memory;
-    const int64_t rows = info->shape[0];
-    sonde__builtin_reader reader;
-    double values[SONDE__CHUNK];
-    double nonzero = 0.0, sum = 0.0, square = 0.0, lasting = 0.0;
-    int64_t length = 0, at = 0;
-    bool finite = true, quick = false;
-    const bool rough = sonde__rule_suspects(run, sonde__builtin_index(run, tensor));
-
-    if (seen->view == NULL || seen->view->rank < 2 || seen->view->shape[0] != rows ||
-        seen->at.micro_batch != 0 || seen->at.replica != 0 ||
-        memory->seen_raw >= state->steps || sonde_view_count(seen->view) == 0) {
-        return;
-    }
-    memory->seen_raw++;
-    length = sonde_view_count(seen->view) / rows;
-    for (int64_t r = 0; r < rows; r++) {
-        memory->rows[r] = (sonde__builtin_symmetric_row){.index = (uint32_t)r};
-    }
-    sonde__builtin_reader_init(&reader, seen->view);
-    for (size_t n = sonde__builtin_reader_take(&reader, values); n > 0;
-         n = sonde__builtin_reader_take(&reader, values)) {
-        for (size_t i = 0; i < n; i++, at++) {
-            union {
-                double value;
-                uint64_t bits;
-            } element = {.value =
-                             (rough ? rounded(values[i]) : values[i]) + 0.0}; /* no -0 */
-            uint64_t *hash = &memory->rows[at / length].hash;
-
-            finite = finite && isfinite(values[i]);
-            if (element.bits != 0 || *hash != 0) {
-                *hash = (*hash ^ (element.bits + (uint64_t)(at % length))) *
-                            UINT64_C(0x9E3779B97F4A7C15) +
-                        1;
-            }
-            nonzero += values[i] != 0.0;
-            sum += fabs(values[i]);
-            square += values[i] * values[i];
-        }
-    }
-    if (!finite) {
-        return; /* NonFinite's */
-    }
-    quick = sum * sum < (1.0 - ALIKE) * nonzero * square;
-    memory->equal = duplicates(memory, (size_t)rows, &lasting);
-    memory->lasting = lasting >= state->share ? memory->lasting + 1 : 0;
-    if (length >= LONG && (quick || memory->lasting + 1 >= state->patience)) {
-        memory->percent = memory->equal;
-    }
 }
 
 /* The number of weights that are 0 with a gradient of 0. Sets *trained to the number that
@@ -358,7 +253,7 @@ const sonde_rule sonde__builtin_symmetric_units = {
     .tensor_size = sizeof(sonde__builtin_symmetric_memory),
     .wants = wants,
     .bind = bind,
-    .observe = observe,
+    .observe = sonde__builtin_symmetric_observe,
     .step = step,
     .destroy = destroy,
 };

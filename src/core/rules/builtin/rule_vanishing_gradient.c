@@ -28,13 +28,14 @@
  * Evidence: vital signs of gradients; losses, if there are any.
  */
 #include "rules/builtin/builtin.h"
+#include "rules/builtin/vanishing.h"
 #include "rules/builtin/builtin_vitals.h"
 #include "rules/suspicion.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { LEAST_LAYERS = 4, GRADIENTS = 0, LOSSES = 1, LASTING = 10 };
+enum { LASTING = 10 };
 static const sonde__rule_terms vanished = {.looks = LASTING,
                                            SONDE__TERMS(NOTE, ERROR, ERROR, NOTE, ERROR)};
 /* A branch that the data do not use. */
@@ -47,40 +48,20 @@ static const sonde__rule_terms unused = {.looks = LASTING,
  * Between steps that lie further apart they may fall further. */
 #define AT_ONCE 1e-3
 
-typedef struct vanishing {
-    double threshold, relative, profile;
-    int64_t patience;
-    bool biases, smdebug;
-    size_t layers;           /* weights among the tensors */
-    double largest;          /* mean |g| of the last step with gradients */
-    int64_t last;            /* see sonde__builtin_steps_since */
-    double first_loss, loss; /* NaN: none yet */
-    bool any, all;           /* a step had gradients; at the last, all had vanished */
-    bool bad;         /* no gradient of the last step with gradients is finite ... */
-    int64_t bad_from; /* ... since this one */
-} vanishing;
-
-typedef struct tensor_memory {
-    double now;         /* mean |g| at the last step with this gradient */
-    int64_t small;      /* observed steps in a row at which it was small */
-    double first_small; /* mean at the first of them */
-    bool alive;         /* was ever not 0 */
-    bool mattered;      /* was ever at least `relative` times the step's largest */
-    bool weight, seen, judged;
-} tensor_memory;
-
 static const sonde_rule_param params[] = {
-    SONDE__REAL(vanishing, threshold, "1e-7", 0, 1e30,
+    SONDE__REAL(sonde__builtin_vanishing, threshold, "1e-7", 0, 1e30,
                 "mean of |gradient| below which a gradient is tiny"),
-    SONDE__COUNT(vanishing, patience, "3", 1, 1e9, "observed steps in a row"),
-    SONDE__REAL(vanishing, relative, "1e-3", 0, 1e30,
+    SONDE__COUNT(sonde__builtin_vanishing, patience, "3", 1, 1e9,
+                 "observed steps in a row"),
+    SONDE__REAL(sonde__builtin_vanishing, relative, "1e-3", 0, 1e30,
                 "a gradient is tiny only below this share of the step's largest; 0: "
                 "regardless of the others"),
-    SONDE__REAL(vanishing, profile, "1e-4", 0, 1,
+    SONDE__REAL(sonde__builtin_vanishing, profile, "1e-4", 0, 1,
                 "ratio of the first to the last layer's gradient below which gradients "
                 "vanish; 0: do not check"),
-    SONDE__FLAG(vanishing, biases, "false", "judge gradients of one dimension as well"),
-    SONDE__SMDEBUG(vanishing),
+    SONDE__FLAG(sonde__builtin_vanishing, biases, "false",
+                "judge gradients of one dimension as well"),
+    SONDE__SMDEBUG(sonde__builtin_vanishing),
 };
 static const sonde_rule_need needs[] = {
     {"gradients", SONDE_HOW_VITALS, false, SONDE__GRADIENTS, SONDE__AT_TIMES},
@@ -88,7 +69,7 @@ static const sonde_rule_need needs[] = {
 
 static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
 {
-    vanishing *state = sonde_rule_state(run);
+    sonde__builtin_vanishing *state = sonde_rule_state(run);
 
     (void)diag;
     state->smdebug =
@@ -99,13 +80,13 @@ static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
 
 static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
 {
-    vanishing *state = sonde_rule_state(run);
+    sonde__builtin_vanishing *state = sonde_rule_state(run);
     const sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
     const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
-    tensor_memory *memory = tensors[i].memory;
+    sonde__builtin_vanishing_memory *memory = tensors[i].memory;
 
     (void)diag;
-    if (tensors[i].need != GRADIENTS) {
+    if (tensors[i].need != SONDE__VANISHING_GRADIENTS) {
         return SONDE_OK;
     }
     memory->alive = sonde__builtin_was_nonzero(run, tensors[i].id);
@@ -115,72 +96,8 @@ static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
     return SONDE_OK;
 }
 
-/* Computes the means of this step. Returns the largest. */
-static double take_means(sonde_rule_tensor *tensors, size_t count)
-{
-    double largest = 0.0;
-
-    for (size_t i = 0; i < count; i++) {
-        const sonde_vitals *v = tensors[i].vitals;
-        tensor_memory *memory = tensors[i].memory;
-
-        memory->seen = tensors[i].need == GRADIENTS && v != NULL &&
-                       sonde__builtin_bad(v) == 0 && v->count > 0 &&
-                       !isnan(v->l1); /* NaN: smdebug saved other statistics */
-        if (memory->seen) {
-            const uint64_t n = sonde__builtin_nonzero(v);
-
-            memory->now = n > 0 ? v->l1 / (double)n : 0.0;
-            memory->alive = memory->alive || n > 0;
-            largest = memory->now > largest ? memory->now : largest;
-        }
-    }
-    return largest;
-}
-
-/*
- * Index of the last tensor on the way to the input if gradients vanish on that way, else
- * count. Gradients of weights are declared from output to input or in reverse; they
- * vanish in the direction in which they shrink.
- */
-static size_t vanished_on_the_way(const sonde_rule_tensor *tensors, size_t count,
-                                  double share)
-{
-    size_t layers = 0, down = 0, up = 0, first = count, last = count;
-    double before = 0.0;
-
-    for (size_t i = 0; i < count; i++) {
-        const tensor_memory *memory = tensors[i].memory;
-
-        if (!memory->weight || !memory->seen || memory->now <= 0.0) {
-            continue;
-        }
-        if (layers > 0) {
-            down += memory->now < before;
-            up += memory->now > before;
-        } else {
-            first = i;
-        }
-        before = memory->now;
-        last = i;
-        layers++;
-    }
-    if (layers < LEAST_LAYERS) {
-        return count;
-    }
-    if (4 * down >= 3 * (layers - 1) &&
-        before < share * ((const tensor_memory *)tensors[first].memory)->now) {
-        return last;
-    }
-    if (4 * up >= 3 * (layers - 1) &&
-        ((const tensor_memory *)tensors[first].memory)->now < share * before) {
-        return first;
-    }
-    return count;
-}
-
 /* The number of steps in a row at which it was small, with this one. */
-static int64_t last_small(tensor_memory *memory, bool small)
+static int64_t last_small(sonde__builtin_vanishing_memory *memory, bool small)
 {
     if (!small) {
         memory->small = 0;
@@ -194,7 +111,8 @@ static int64_t last_small(tensor_memory *memory, bool small)
 }
 
 /* The mean of the losses of this step, if it has any. */
-static void take_loss(vanishing *state, const sonde_rule_tensor *tensors, size_t count)
+static void take_loss(sonde__builtin_vanishing *state, const sonde_rule_tensor *tensors,
+                      size_t count)
 {
     double sum = 0.0;
     size_t losses = 0;
@@ -202,7 +120,7 @@ static void take_loss(vanishing *state, const sonde_rule_tensor *tensors, size_t
     for (size_t i = 0; i < count; i++) {
         const sonde_vitals *v = tensors[i].vitals;
 
-        if (tensors[i].need == LOSSES && v != NULL && v->count > 0 &&
+        if (tensors[i].need == SONDE__VANISHING_LOSSES && v != NULL && v->count > 0 &&
             sonde__builtin_bad(v) == 0) {
             sum += fabs(v->mean);
             losses++;
@@ -214,7 +132,7 @@ static void take_loss(vanishing *state, const sonde_rule_tensor *tensors, size_t
     }
 }
 
-static bool has_learnt(const vanishing *state)
+static bool has_learnt(const sonde__builtin_vanishing *state)
 {
     return state->loss < LOSS_END || state->loss < LOSS_PART * state->first_loss;
 }
@@ -222,7 +140,7 @@ static bool has_learnt(const vanishing *state)
 /* True if all gradients of this step have vanished; largest: their largest mean. */
 static bool all_vanished(sonde_rule_run *run, double largest)
 {
-    vanishing *state = sonde_rule_state(run);
+    sonde__builtin_vanishing *state = sonde_rule_state(run);
     const int64_t steps = sonde__builtin_steps_since(run, &state->last);
     const bool small = largest < state->threshold;
     const bool began =
@@ -234,43 +152,10 @@ static bool all_vanished(sonde_rule_run *run, double largest)
     return state->all;
 }
 
-static void report(sonde_rule_run *run, const tensor_memory *memory, double largest,
-                   bool on_the_way)
-{
-    const vanishing *state = sonde_rule_state(run);
-
-    if (state->all) {
-        sonde_rule_say(run,
-                       "Look for dead units or saturated activations after it: lower "
-                       "the learning rate, and check the loss and what is detached.",
-                       "The gradients of all parameters have vanished: the mean of "
-                       "|gradient| is %.3g here and nowhere above %.3g, so nothing "
-                       "learns.",
-                       memory->now, largest);
-    } else if (memory->now <= 0.0) {
-        sonde_rule_say(run,
-                       "Look for dead units after it: lower the learning rate, or use a "
-                       "leaky activation.",
-                       "All elements of the gradient have become exactly 0, while the "
-                       "mean of another is %.3g: this parameter no longer learns.",
-                       largest);
-    } else if (on_the_way) {
-        sonde_rule_say(run, NULL,
-                       "From the output to this layer the mean of |gradient| shrinks to "
-                       "%.2g times its value (here %.3g): the first layers hardly learn.",
-                       memory->now / largest, memory->now);
-    } else {
-        sonde_rule_say(run, NULL,
-                       "The mean of |gradient| is %.3g, while the largest of this step "
-                       "is %.3g: this parameter hardly learns.",
-                       memory->now, largest);
-    }
-}
-
 /* The condition that smdebug documents. */
 static void judge_as_smdebug(sonde_rule_run *run)
 {
-    const vanishing *state = sonde_rule_state(run);
+    const sonde__builtin_vanishing *state = sonde_rule_state(run);
     const sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
 
     SONDE__EACH (run, i) {
@@ -278,7 +163,7 @@ static void judge_as_smdebug(sonde_rule_run *run)
         const bool finite = v != NULL && v->count > 0 && sonde__builtin_bad(v) == 0;
         const double mean = finite ? v->l1 / (double)v->count : (double)NAN;
 
-        if (tensors[i].need == GRADIENTS && mean < state->threshold &&
+        if (tensors[i].need == SONDE__VANISHING_GRADIENTS && mean < state->threshold &&
             sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "abs_mean", mean,
                              state->threshold)) {
             sonde_rule_say(run, NULL, "The mean of |gradient| is %.3g, below %.3g.", mean,
@@ -290,55 +175,36 @@ static void judge_as_smdebug(sonde_rule_run *run)
 static bool any_seen(const sonde_rule_tensor *tensors, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        if (((const tensor_memory *)tensors[i].memory)->seen) {
+        if (((const sonde__builtin_vanishing_memory *)tensors[i].memory)->seen) {
             return true;
         }
     }
     return false;
 }
 
-/* True if weights before and after tensor i have gradients that are not small, and it
- * never had one itself. */
-static bool is_branch(const vanishing *state, const sonde_rule_tensor *tensors,
-                      size_t count, size_t i, double largest)
-{
-    const double least = fmax(state->threshold, state->relative * largest);
-    bool before = false, after = false;
-
-    if (((const tensor_memory *)tensors[i].memory)->mattered) {
-        return false;
-    }
-    for (size_t k = 0; k < count && !(before && after); k++) {
-        const tensor_memory *other = tensors[k].memory;
-
-        if (other->weight && other->seen && other->now >= least) {
-            before = before || k < i;
-            after = after || k > i;
-        }
-    }
-    return before && after;
-}
-
-static const sonde__rule_terms *terms_of(const vanishing *state,
+static const sonde__rule_terms *terms_of(const sonde__builtin_vanishing *state,
                                          const sonde_rule_tensor *tensors, size_t count,
                                          size_t i, double largest)
 {
-    return !state->all && is_branch(state, tensors, count, i, largest) ? &unused
-                                                                       : &vanished;
+    return !state->all &&
+                   sonde__builtin_vanishing_is_branch(state, tensors, count, i, largest)
+               ? &unused
+               : &vanished;
 }
 
 static void judge(sonde_rule_run *run, double largest)
 {
-    const vanishing *state = sonde_rule_state(run);
+    const sonde__builtin_vanishing *state = sonde_rule_state(run);
     size_t count = 0;
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
     const bool all = all_vanished(run, largest);
-    const size_t far = state->layers >= LEAST_LAYERS && state->profile > 0
-                           ? vanished_on_the_way(tensors, count, state->profile)
-                           : count;
+    const size_t far =
+        state->layers >= SONDE__VANISHING_LEAST_LAYERS && state->profile > 0
+            ? sonde__builtin_vanishing_vanished_on_the_way(tensors, count, state->profile)
+            : count;
 
     for (size_t i = 0; i < count; i++) {
-        tensor_memory *memory = tensors[i].memory;
+        sonde__builtin_vanishing_memory *memory = tensors[i].memory;
         const bool tiny =
             memory->now > 0.0 && memory->now < state->threshold &&
             (state->relative <= 0.0 || memory->now < state->relative * largest);
@@ -354,7 +220,7 @@ static void judge(sonde_rule_run *run, double largest)
                        run, i, terms_of(state, tensors, count, i, largest), "abs_mean",
                        memory->now,
                        i == far && !tiny ? state->profile * largest : state->threshold)) {
-            report(run, memory, largest, i == far && !tiny);
+            sonde__builtin_vanishing_report(run, memory, largest, i == far && !tiny);
         }
     }
 }
@@ -362,13 +228,13 @@ static void judge(sonde_rule_run *run, double largest)
 /* Whether any gradient of this step can be judged. */
 static void note_bad(sonde_rule_run *run, const sonde_rule_tensor *tensors, size_t count)
 {
-    vanishing *state = sonde_rule_state(run);
+    sonde__builtin_vanishing *state = sonde_rule_state(run);
     size_t bad = 0, finite = 0;
 
     for (size_t i = 0; i < count; i++) {
         const sonde_vitals *v = tensors[i].vitals;
 
-        if (tensors[i].need == GRADIENTS && v != NULL && v->count > 0) {
+        if (tensors[i].need == SONDE__VANISHING_GRADIENTS && v != NULL && v->count > 0) {
             bad += sonde__builtin_bad(v) > 0;
             finite += sonde__builtin_bad(v) == 0;
         }
@@ -383,7 +249,7 @@ static void note_bad(sonde_rule_run *run, const sonde_rule_tensor *tensors, size
 
 static void finish(sonde_rule_run *run)
 {
-    const vanishing *state = sonde_rule_state(run);
+    const sonde__builtin_vanishing *state = sonde_rule_state(run);
 
     if (state->bad) {
         sonde_rule_lacked(run,
@@ -395,7 +261,7 @@ static void finish(sonde_rule_run *run)
 
 static void step(sonde_rule_run *run)
 {
-    vanishing *state = sonde_rule_state(run);
+    sonde__builtin_vanishing *state = sonde_rule_state(run);
     size_t count = 0;
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
 
@@ -405,7 +271,7 @@ static void step(sonde_rule_run *run)
         return;
     }
     take_loss(state, tensors, count);
-    const double largest = take_means(tensors, count);
+    const double largest = sonde__builtin_vanishing_take_means(tensors, count);
 
     if (any_seen(tensors, count)) {
         judge(run, largest);
@@ -413,14 +279,14 @@ static void step(sonde_rule_run *run)
 }
 
 const sonde_rule sonde__builtin_vanishing_gradient = {
-    SONDE__RULE("VanishingGradient", vanishing),
+    SONDE__RULE("VanishingGradient", sonde__builtin_vanishing),
     .summary = "a gradient is too small for its parameter to learn",
     .condition =
         "Over `patience` observed steps, the mean of |gradient| (of elements that are not 0) is below `threshold` and below `relative` times the step's largest; or all elements have become 0; or all gradients are below `threshold` from the first step on or from one step to the next, while the loss is not near 0; or gradients shrink by a factor of `profile` from the last layer to the first. It waits for training: a note where training goes well, nothing where the gradient grows. A note for a gradient that was never above `relative` times the step's largest while weights before and after its own have larger ones: a branch that the data do not use. With `smdebug`, which `threshold` alone implies: the mean of |gradient| of any gradient is below `threshold` at any step.",
     .advice = "Use ReLU-like activations, normalisation or residual connections, and an "
               "initialisation that preserves the variance.",
     .modes = SONDE__TRAIN,
-    .tensor_size = sizeof(tensor_memory),
+    .tensor_size = sizeof(sonde__builtin_vanishing_memory),
     .init = init,
     .wants = sonde__builtin_wants_role,
     .bind = bind,

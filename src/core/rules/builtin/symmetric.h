@@ -1,7 +1,8 @@
 /*
  * symmetric.h - what the parts of SymmetricUnits have in common.
  *
- *     rule_symmetric_units.c   equal rows, constant weights, zeros
+ *     rule_symmetric_units.c   judges equal rows, constant weights, zeros
+ *     symmetric_rows.c         which rows are equal
  *     symmetric_links.c        other tensors of the module that explain them
  */
 #ifndef SONDE_RULES_BUILTIN_SYMMETRIC_H
@@ -46,6 +47,9 @@ typedef struct sonde__builtin_symmetric_memory {
     int64_t moves;  /* looks at which it had changed, since it is suspected */
 } sonde__builtin_symmetric_memory;
 
+/* sonde_rule.observe: compares the rows of a weight. */
+void sonde__builtin_symmetric_observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
+                                      const sonde_observation *seen);
 /* Whether the elements of a weight are equal to within a hundredth. */
 bool sonde__builtin_symmetric_is_constant(const sonde_vitals *w);
 /* Finds the weights of the same module and shape. */

@@ -55,6 +55,9 @@ typedef struct sonde__builtin_zero_grad_memory {
     int moves;      /* comparisons until it no longer counts as one that changes */
 } sonde__builtin_zero_grad_memory;
 
+/* Adds a step to the streak. */
+void sonde__builtin_zero_grad_take_step(sonde__builtin_zero_grad *state,
+                                        sonde_rule_tensor *tensors, size_t count);
 /* The percentage of gradients, among those with values at all of these steps, whose new
  * part does not oppose the sum. */
 double sonde__builtin_zero_grad_percent_summed(const sonde__builtin_zero_grad *state,

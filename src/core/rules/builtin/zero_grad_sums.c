@@ -96,3 +96,23 @@ bool sonde__builtin_zero_grad_is_smooth(const sonde__builtin_zero_grad *state)
 {
     return state->from_start && state->fresh < FRESH;
 }
+
+void sonde__builtin_zero_grad_take_step(sonde__builtin_zero_grad *state,
+                                        sonde_rule_tensor *tensors, size_t count)
+{
+    const int64_t place = state->streak++ % state->patience;
+    sonde__builtin_zero_grad_norms *at = &state->last[place];
+
+    at->fresh = sqrt(state->at.fresh);
+    at->now = sqrt(state->at.now);
+    at->before = sqrt(state->at.before);
+    at->along = state->at.along / (at->fresh * state->fresh_before);
+    for (size_t i = 0; i < count; i++) {
+        if (tensors[i].need == SONDE__ZERO_GRAD_GRADIENTS) {
+            sonde__builtin_zero_grad_memory *memory = tensors[i].memory;
+
+            memory->last[place] = memory->cosine;
+            memory->cosine = (double)NAN;
+        }
+    }
+}
