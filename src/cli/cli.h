@@ -58,6 +58,12 @@ typedef struct cli_option {
     size_t offset; /* of the field in the command's own struct */
 } cli_option;
 
+/* A row of a table whose command has its values in a struct of that type. */
+#define CLI_OPTION(type, name, letter, kind, argument, field, help)                      \
+    {                                                                                    \
+        name, letter, kind, argument, help, offsetof(type, field)                        \
+    }
+
 typedef struct cli_command cli_command;
 struct cli_command {
     void (*prepare)(
