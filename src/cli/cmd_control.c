@@ -1,6 +1,6 @@
 /*
- * control.c - `sonde stop` and `sonde checkpoint`: what a run that goes on is asked from
- * outside.
+ * cmd_control.c - `sonde stop` and `sonde checkpoint`: requests to a run that is being
+ * recorded.
  */
 #include "base/fail.h"
 #include "cli/run_reading.h"
@@ -65,7 +65,8 @@ static int run_checkpoint(const void *values, int argc, char **argv)
 }
 
 static const cli_option options[] = {
-    {"text", 0, CLI_TEXT, "TEXT", "why, for people", offsetof(control_values, text)},
+    {"text", 0, CLI_TEXT, "TEXT", "store this reason with the request",
+     offsetof(control_values, text)},
 };
 
 const cli_command cli_stop = {

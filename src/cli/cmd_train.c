@@ -200,7 +200,7 @@ static void on_acted(void *user, const sonde_finding *finding)
 {
     (void)user;
     (void)finding;
-    cli_log_told(false);
+    cli_log_omit_finding(false);
 }
 
 static void on_stopped(void *user, const sonde_request *request, int64_t step)

@@ -462,11 +462,11 @@ void cli_json_shape(sonde_json *json, const sonde_tensor_info *info)
 int cli_columns(void)
 {
     const char *text = getenv("COLUMNS");
-    const long said = text != NULL ? strtol(text, NULL, 10) : 0;
+    const long columns = text != NULL ? strtol(text, NULL, 10) : 0;
     struct winsize size = {0};
 
-    if (said >= 20 && said <= 1000) {
-        return (int)said;
+    if (columns >= 20 && columns <= 1000) {
+        return (int)columns;
     }
     if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 20) {
         return size.ws_col;
