@@ -58,6 +58,12 @@ typedef struct cli_option {
     size_t offset; /* of the field in the command's own struct */
 } cli_option;
 
+/* A row of a table whose command has its values in a struct of that type. */
+#define CLI_OPTION(type, name, letter, kind, argument, field, help)                      \
+    {                                                                                    \
+        name, letter, kind, argument, help, offsetof(type, field)                        \
+    }
+
 typedef struct cli_command cli_command;
 struct cli_command {
     void (*prepare)(
@@ -89,7 +95,7 @@ void cli_print_overview(FILE *stream);
 /* The commands whose first word this is: fetch, synth and info of data. */
 void cli_print_group(const char *word, FILE *stream);
 
-/* --- telling ---------------------------------------------------------------------- */
+/* --- messages --------------------------------------------------------------------- */
 
 /* "sonde: error: ..." on stderr; returns CLI_ERROR, or CLI_INTERRUPTED. */
 int cli_fail(const sonde_diag *diag);
@@ -113,8 +119,8 @@ enum { CLI_CLASS = 1024, CLI_SHOWN_PATH = 16384 };
 /* A name for a line of a table: newlines and tabs as \x0a and \x09, cut where buf ends;
  * returns buf. */
 const char *cli_one_line(const char *text, char *buf, size_t size);
-/* While whether, a line of the log about a finding is left out: it has just been told. */
-void cli_log_told(bool whether);
+/* While on, the log omits its line about a finding: the command has printed it. */
+void cli_log_omit_finding(bool on);
 /* "18,750"; returns buf. */
 const char *cli_commas(uint64_t number, char buf[32]);
 /* Bytes as "12.3 MB", seconds as "4.2 s" or "1:02:03"; returns buf. */
@@ -131,9 +137,8 @@ sonde_err cli_join(const char *folder, const char *name, char *buf, size_t size,
 /* --- progress --------------------------------------------------------------------- */
 
 /*
- * A line on stderr that is drawn anew while work goes on, with rate and remaining time,
- * if stderr is a terminal; elsewhere nothing until cli_progress_end, which writes one
- * plain line.
+ * A progress line on stderr with rate and remaining time, redrawn if stderr is a terminal.
+ * Elsewhere, cli_progress_end writes one plain line.
  */
 typedef struct cli_progress {
     const char *title;

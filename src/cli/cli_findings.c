@@ -135,7 +135,7 @@ void cli_finding_log_put(cli_finding_log *log, const sonde_finding *finding, int
     } else if (share == CLI_FINDING_MORE) {
         cli_print_more(stderr, finding, epoch);
     }
-    cli_log_told(share == CLI_FINDING_WHOLE);
+    cli_log_omit_finding(share == CLI_FINDING_WHOLE);
 }
 
 /* --- the verdict -------------------------------------------------------------------- */

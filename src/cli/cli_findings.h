@@ -40,7 +40,7 @@ cli_finding_share cli_finding_count(cli_finding_log *log, const sonde_finding *f
 void cli_print_more(FILE *stream, const sonde_finding *finding, int epoch);
 
 /* Prints a finding: on stdout with json, else on stderr, and of each rule only the first
- * few. Until cli_log_told(false), the log leaves out its line about a finding that was
+ * few. Until cli_log_omit_finding(false), the log leaves out its line about a finding that was
  * printed. */
 void cli_finding_log_put(cli_finding_log *log, const sonde_finding *finding, int epoch);
 /* One line on stdout; nothing without rules. */

@@ -139,11 +139,8 @@ typedef struct picture {
 static sonde_err draw(const cli_pictures *run, const picture *one, sonde_diag *diag)
 {
     char path[4096];
-    const sonde_err err = cli_join(run->out, one->name, path, sizeof path, diag);
 
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(cli_join(run->out, one->name, path, sizeof path, diag));
     return one->draw(run, path, diag);
 }
 

@@ -1,7 +1,8 @@
 /*
- * control.c - `sonde stop` and `sonde checkpoint`: what a run that goes on is asked from
- * outside.
+ * cmd_control.c - `sonde stop` and `sonde checkpoint`: requests to a run that is being
+ * recorded.
  */
+#include "base/fail.h"
 #include "cli/run_reading.h"
 
 #include <sonde/control.h>
@@ -17,11 +18,9 @@ static sonde_err check_running(const char *path, sonde_diag *diag)
 {
     sonde_trial *trial = NULL;
     sonde_run_info info;
-    sonde_err err = sonde_trial_open(path, NULL, &trial, diag);
+    sonde_err err = SONDE_OK;
 
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_trial_open(path, NULL, &trial, diag));
     sonde_trial_describe(trial, &info);
     if (info.status != SONDE_RUN_RUNNING) {
         err = sonde_diag_set(diag, SONDE_ESTATE, path, "a run that has not ended",
@@ -66,7 +65,8 @@ static int run_checkpoint(const void *values, int argc, char **argv)
 }
 
 static const cli_option options[] = {
-    {"text", 0, CLI_TEXT, "TEXT", "why, for people", offsetof(control_values, text)},
+    {"text", 0, CLI_TEXT, "TEXT", "store this reason with the request",
+     offsetof(control_values, text)},
 };
 
 const cli_command cli_stop = {

@@ -21,10 +21,7 @@ typedef struct data_values {
     bool json, quiet;
 } data_values;
 
-#define OPTION(name, letter, kind, argument, field, help)                                \
-    {                                                                                    \
-        name, letter, kind, argument, help, offsetof(data_values, field)                 \
-    }
+#define OPTION(...) CLI_OPTION(data_values, __VA_ARGS__)
 
 /* The folder of the option, or that of the cache. */
 static sonde_err place(const data_values *asked, const char *name, char *path,
@@ -217,11 +214,9 @@ static sonde_err describe(const char *name, const char *folder, sonde_nn_split s
     sonde_nn_dataset *set = NULL;
     sonde_nn_dataset_info info;
     int64_t *counts = NULL;
-    sonde_err err = sonde_nn_dataset_open_named(name, split, folder, &set, diag);
+    sonde_err err = SONDE_OK;
 
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_nn_dataset_open_named(name, split, folder, &set, diag));
     counts =
         calloc((size_t)sonde_nn_dataset_get_traits(set)->classes + 1, sizeof *counts);
     if (counts == NULL) {

@@ -352,11 +352,9 @@ static sonde_err add_comparison(const showing *show, sonde_rules *rules, sonde_d
 
 static sonde_err open_rules(showing *show, sonde_diag *diag)
 {
-    sonde_err err = sonde_rules_create(&show->rules, diag);
+    sonde_err err = SONDE_OK;
 
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_rules_create(&show->rules, diag));
     err = sonde_rules_add_defaults(show->rules, diag);
     if (err != SONDE_OK || !show->demo->pair) {
         return err;
@@ -491,10 +489,7 @@ static int run_list(const void *values, int argc, char **argv)
     return CLI_OK;
 }
 
-#define OPTION(name, letter, kind, argument, field, help)                                \
-    {                                                                                    \
-        name, letter, kind, argument, help, offsetof(demo_values, field)                 \
-    }
+#define OPTION(...) CLI_OPTION(demo_values, __VA_ARGS__)
 
 static const cli_option demo_options_table[] = {
     OPTION("fixed", 0, CLI_FLAG, NULL, fixed, "train the repaired network"),

@@ -224,10 +224,7 @@ done:
     return err == SONDE_OK ? CLI_OK : cli_fail(&diag);
 }
 
-#define OPTION(name, letter, kind, argument, field, help)                                \
-    {                                                                                    \
-        name, letter, kind, argument, help, offsetof(eval_values, field)                 \
-    }
+#define OPTION(...) CLI_OPTION(eval_values, __VA_ARGS__)
 
 static const cli_option eval_options[] = {
     OPTION("weights", 0, CLI_TEXT, "FILE", weights,

@@ -114,11 +114,9 @@ static sonde_err export_run(const export_values *asked, int argc, char **argv,
     sonde_trial *trial = NULL;
     uint32_t *ids = NULL;
     cli_stats stats;
-    sonde_err err = set_up(asked, &kind, &stats, &options, diag);
+    sonde_err err = SONDE_OK;
 
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(set_up(asked, &kind, &stats, &options, diag));
     SONDE__TRY_DONE(sonde_trial_open(argv[0], NULL, &trial, diag));
     if (argc > 2) {
         err = cli_select_some(trial, argv[2], &ids, &options.id_count, diag);
@@ -151,11 +149,9 @@ static sonde_err export_model(const export_values *asked, char **argv, sonde_dia
 {
     sonde_nn_job *job = NULL;
     sonde_nn_model *model = NULL;
-    sonde_err err = cli_job_open(argv[0], &job, diag);
+    sonde_err err = SONDE_OK;
 
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(cli_job_open(argv[0], &job, diag));
     SONDE__TRY_DONE(sonde_nn_job_build(job, &model, diag));
     SONDE__TRY_DONE(cli_weights_load(job, model, asked->weights, argv[0], diag));
     err = sonde_nn_onnx_save(model, argv[1], diag);
@@ -185,10 +181,7 @@ static int run_export(const void *values, int argc, char **argv)
     return cli_left_out_end(work.left_out);
 }
 
-#define OPTION(name, letter, kind, argument, field, help)                                \
-    {                                                                                    \
-        name, letter, kind, argument, help, offsetof(export_values, field)               \
-    }
+#define OPTION(...) CLI_OPTION(export_values, __VA_ARGS__)
 
 static const cli_option export_options[] = {
     OPTION("format", 0, CLI_TEXT, "FORMAT", format,

@@ -192,12 +192,9 @@ static sonde_err count_steps(sonde_trial *trial, uint32_t id, unsigned how, size
                              saved *kinds, sonde_diag *diag)
 {
     int64_t *steps = NULL;
-    const sonde_err err =
-        sonde_trial_tensor_steps(trial, id, SONDE_MODE_GLOBAL, how, &steps, count, diag);
 
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(
+        sonde_trial_tensor_steps(trial, id, SONDE_MODE_GLOBAL, how, &steps, count, diag));
     if (*count > 0) {
         kinds->first =
             kinds->first < 0 || steps[0] < kinds->first ? steps[0] : kinds->first;

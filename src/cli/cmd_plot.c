@@ -232,11 +232,9 @@ static sonde_err draw_heat(sonde_trial *trial, uint32_t id, const cli_range *ran
     char what[160], note[192];
     sonde_heatmap_plot plot = {
         .page = *page, .x_label = x_label, .y_label = "log2 |x|", .median = true};
-    sonde_err err = choose_steps(trial, id, range, &c, diag);
+    sonde_err err = SONDE_OK;
 
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(choose_steps(trial, id, range, &c, diag));
     SONDE__TRY_DONE(read_columns(trial, id, range, &c, left_out, diag));
     cut(&c);
     plot.histograms = c.histograms;
@@ -564,10 +562,7 @@ done:
     return err == SONDE_OK ? cli_left_out_end(p.left_out) : cli_fail(&diag);
 }
 
-#define OPTION(name, letter, kind, argument, field, help)                                \
-    {                                                                                    \
-        name, letter, kind, argument, help, offsetof(plot_values, field)                 \
-    }
+#define OPTION(...) CLI_OPTION(plot_values, __VA_ARGS__)
 
 static const cli_option plot_options[] = {
     OPTION("out", 'o', CLI_TEXT, "FILE", out,

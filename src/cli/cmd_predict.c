@@ -257,11 +257,9 @@ static sonde_err predict_image(prediction *run, const char *path, int number,
     sonde_nn_sample sample;
     sonde_view input, scores;
     int64_t shape[4] = {1};
-    sonde_err err = sonde_nn_dataset_open_image(path, &run->image, diag);
+    sonde_err err = SONDE_OK;
 
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(sonde_nn_dataset_open_image(path, &run->image, diag));
     SONDE__TRY_DONE(make_pipeline(run, diag));
     SONDE__TRY_DONE(transform(run, &sample, diag));
     memcpy(shape + 1, run->info->sample_shape, 3 * sizeof *shape);
@@ -400,10 +398,7 @@ static int run_predict(const void *values, int argc, char **argv)
     return code;
 }
 
-#define OPTION(name, letter, kind, argument, field, help)                                \
-    {                                                                                    \
-        name, letter, kind, argument, help, offsetof(predict_values, field)              \
-    }
+#define OPTION(...) CLI_OPTION(predict_values, __VA_ARGS__)
 
 static const cli_option predict_options[] = {
     OPTION("model", 0, CLI_TEXT, "MODEL", model,

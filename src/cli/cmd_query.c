@@ -220,11 +220,9 @@ static sonde_err answer(const query_values *asked, const char *run, const char *
     uint32_t *ids = NULL;
     size_t count = 0;
     cli_range range;
-    sonde_err err = parse_format(asked->format, &q->format, diag);
+    sonde_err err = SONDE_OK;
 
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(parse_format(asked->format, &q->format, diag));
     SONDE__TRY_DONE(cli_stats_parse(asked->stats, "mean,std,min,max", &q->stats, diag));
     SONDE__TRY_DONE(
         cli_range_parse(asked->mode, asked->steps, asked->worker, &range, diag));
@@ -260,10 +258,7 @@ static int run_query(const void *values, int argc, char **argv)
     return err == SONDE_OK ? cli_left_out_end(q.left_out) : cli_fail(&diag);
 }
 
-#define OPTION(name, letter, kind, argument, field, help)                                \
-    {                                                                                    \
-        name, letter, kind, argument, help, offsetof(query_values, field)                \
-    }
+#define OPTION(...) CLI_OPTION(query_values, __VA_ARGS__)
 
 static const cli_option query_options[] = {
     OPTION("stat", 0, CLI_TEXT, "STAT[,STAT...]", stats,

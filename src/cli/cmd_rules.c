@@ -334,11 +334,9 @@ static sonde_err load_plugins(const judged_run *run, sonde_diag *diag)
 static sonde_err add_rules(const judged_run *run, sonde_diag *diag)
 {
     const rules_values *asked = run->asked;
-    sonde_err err = load_plugins(run, diag);
+    sonde_err err = SONDE_OK;
 
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(load_plugins(run, diag));
     if (asked->rules.count == 0) {
         err = sonde_rules_add_defaults(run->rules, diag);
         if (err != SONDE_OK || asked->others.count == 0) {

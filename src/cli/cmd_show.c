@@ -124,11 +124,9 @@ static sonde_err show_elements(const shown *what, sonde_diag *diag)
     sonde_text text = {0};
     sonde_view view;
     char shape[96];
-    sonde_err err = print_options(what->asked, &options, diag);
+    sonde_err err = SONDE_OK;
 
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(print_options(what->asked, &options, diag));
     SONDE__TRY(sonde_trial_value(what->trial, what->id, &what->at, &view, diag));
     (void)sonde_shape_text(view.rank, view.shape, shape, sizeof shape);
     if (what->asked->json) {
@@ -158,12 +156,8 @@ static sonde_err show_stats(const shown *what, sonde_diag *diag)
 {
     sonde_vitals vitals;
     sonde_json *json = NULL;
-    const sonde_err err =
-        sonde_trial_vitals(what->trial, what->id, &what->at, &vitals, diag);
 
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_trial_vitals(what->trial, what->id, &what->at, &vitals, diag));
     if (what->asked->json) {
         json = begin_json(what);
     } else {
@@ -381,11 +375,9 @@ static sonde_err find(shown *what, const char *name, sonde_diag *diag)
     const show_values *asked = what->asked;
     const sonde_catalogue *catalogue = sonde_trial_catalogue(what->trial);
     cli_range range;
-    sonde_err err = cli_range_parse(asked->mode, NULL, asked->worker, &range, diag);
+    sonde_err err = SONDE_OK;
 
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(cli_range_parse(asked->mode, NULL, asked->worker, &range, diag));
     SONDE__TRY(sonde_catalogue_find(catalogue, name, &what->id, diag));
     what->info = sonde_catalogue_info(catalogue, what->id);
     what->at = (sonde_trial_at){.mode = range.mode,
@@ -427,10 +419,7 @@ done:
     return err == SONDE_OK ? CLI_OK : cli_fail(&diag);
 }
 
-#define OPTION(name, letter, kind, argument, field, help)                                \
-    {                                                                                    \
-        name, letter, kind, argument, help, offsetof(show_values, field)                 \
-    }
+#define OPTION(...) CLI_OPTION(show_values, __VA_ARGS__)
 
 static const cli_option show_options[] = {
     OPTION("step", 0, CLI_SEED, "N", step,

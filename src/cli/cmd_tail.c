@@ -328,10 +328,7 @@ done:
     return code;
 }
 
-#define OPTION(name, letter, kind, argument, field, help)                                \
-    {                                                                                    \
-        name, letter, kind, argument, help, offsetof(tail_values, field)                 \
-    }
+#define OPTION(...) CLI_OPTION(tail_values, __VA_ARGS__)
 
 static const cli_option tail_options[] = {
     OPTION("follow", 'f', CLI_FLAG, NULL, follow, "print new steps until the run ends"),

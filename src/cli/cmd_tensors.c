@@ -84,11 +84,9 @@ static sonde_err load_weights(const tensors_values *asked, const char *job,
 static sonde_err compile(const tensors_values *asked, const char *job, compiled *work,
                          sonde_diag *diag)
 {
-    sonde_err err = cli_job_open(job, &work->job, diag);
+    sonde_err err = SONDE_OK;
 
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(cli_job_open(job, &work->job, diag));
     sonde_nn_job_info *info = sonde_nn_job_get_info(work->job);
     info->options.on_progress = show_progress;
     work->began = seconds_now();
@@ -203,11 +201,9 @@ static int run_tensors(const void *values, int argc, char **argv)
 {
     compiled work = {0};
     sonde_diag diag = {0};
-    sonde_err err = compile(values, argc > 0 ? argv[0] : NULL, &work, &diag);
+    sonde_err err = SONDE_OK;
 
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(compile(values, argc > 0 ? argv[0] : NULL, &work, &diag));
     err = list(values, &work, &diag);
 
 done:
@@ -235,11 +231,9 @@ static int run_compile(const void *values, int argc, char **argv)
     const tensors_values *asked = values;
     compiled work = {0};
     sonde_diag diag = {0};
-    sonde_err err = compile(asked, argc > 0 ? argv[0] : NULL, &work, &diag);
+    sonde_err err = SONDE_OK;
 
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(compile(asked, argc > 0 ? argv[0] : NULL, &work, &diag));
     err = asked->dump != NULL
               ? sonde_nn_session_dump(work.session, asked->dump, stdout, &diag)
               : describe(&work, &diag);
@@ -254,10 +248,7 @@ done:
     return err == SONDE_OK ? CLI_OK : cli_fail(&diag);
 }
 
-#define OPTION(name, letter, kind, argument, field, help)                                \
-    {                                                                                    \
-        name, letter, kind, argument, help, offsetof(tensors_values, field)              \
-    }
+#define OPTION(...) CLI_OPTION(tensors_values, __VA_ARGS__)
 
 static const cli_option tensors_options[] = {
     OPTION("select", 0, CLI_TEXT, "TENSORS", select,

@@ -200,7 +200,7 @@ static void on_acted(void *user, const sonde_finding *finding)
 {
     (void)user;
     (void)finding;
-    cli_log_told(false);
+    cli_log_omit_finding(false);
 }
 
 static void on_stopped(void *user, const sonde_request *request, int64_t step)
@@ -396,12 +396,8 @@ static sonde_err make_trainer(training *run, const char *job, sonde_diag *diag)
                                               .program = "sonde train",
                                               .run_model = cli_job_built_in(job),
                                               .open_data = open_data};
-    const sonde_err err =
-        sonde_nn_trainer_create_for_job(run->job, &options, &run->trainer, diag);
 
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_nn_trainer_create_for_job(run->job, &options, &run->trainer, diag));
     if (sonde_nn_trainer_actions(run->trainer) != NULL) {
         cli_actions_log();
     }
@@ -610,10 +606,7 @@ done:
 
 /* --- options ---------------------------------------------------------------------- */
 
-#define OPTION(name, letter, kind, argument, field, help)                                \
-    {                                                                                    \
-        name, letter, kind, argument, help, offsetof(train_values, field)                \
-    }
+#define OPTION(...) CLI_OPTION(train_values, __VA_ARGS__)
 
 /* clang-format off */
 static const cli_option own_options[] = {

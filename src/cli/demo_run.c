@@ -120,11 +120,9 @@ sonde_err cli_demo_open(const cli_demo_file *file, bool fixed, const char *hook_
 {
     const char *recording = recording_of(hook_type);
     sonde_nn_job *job = NULL, *plain = NULL;
-    sonde_err err = parse(file->name, file->text, recording, "", &plain, diag);
+    sonde_err err = SONDE_OK;
 
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(parse(file->name, file->text, recording, "", &plain, diag));
     const char *more = sonde_nn_job_get_demo(plain)->collections;
     if (more == NULL || strncmp(recording, USUAL, strlen(USUAL)) != 0) {
         more = "";
@@ -342,12 +340,8 @@ static sonde_err make_trainer(running *run, const char *name, sonde_diag *diag)
 
 static sonde_err set_up(running *run, const cli_demo_file *file, sonde_diag *diag)
 {
-    sonde_err err =
-        cli_demo_open(file, run->asked->fixed, run->asked->hook_type, &run->job, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(
+        cli_demo_open(file, run->asked->fixed, run->asked->hook_type, &run->job, diag));
     run->demo = sonde_nn_job_get_demo(run->job);
     run->info = sonde_nn_job_get_info(run->job);
     SONDE__TRY(set_options(run, diag));
@@ -362,11 +356,9 @@ sonde_err cli_demo_train(const cli_demo_file *file, const cli_demo_options *opti
                          sonde_diag *diag)
 {
     running run = {.asked = options};
-    sonde_err err = set_up(&run, file, diag);
+    sonde_err err = SONDE_OK;
 
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(set_up(&run, file, diag));
     err = sonde_nn_trainer_run(run.trainer, diag);
 
 done:

@@ -135,7 +135,7 @@ void cli_warn(const char *fmt, ...)
 
 /* --- the log ---------------------------------------------------------------------- */
 
-static atomic_bool told; /* what the log says next of a finding stands there already */
+static atomic_bool finding_printed; /* the log omits its line about it */
 
 /* As the command itself speaks, over a progress bar, which is drawn anew. */
 static void on_log(void *user, sonde_log_level level, const char *room,
@@ -147,7 +147,7 @@ static void on_log(void *user, sonde_log_level level, const char *room,
     if (shown_rank > 0) {
         (void)snprintf(rank, sizeof rank, "rank %d: ", shown_rank);
     }
-    if (atomic_load(&told) && strcmp(room, "rules") == 0) {
+    if (atomic_load(&finding_printed) && strcmp(room, "rules") == 0) {
         return;
     }
     (void)fprintf(stderr, "%ssonde: %s%s%s\n", isatty(STDERR_FILENO) ? "\r\033[K" : "",
@@ -175,9 +175,9 @@ void cli_log_open(void)
     sonde_log_set_level(text != NULL ? level : SONDE_LOG_WARNING);
 }
 
-void cli_log_told(bool whether)
+void cli_log_omit_finding(bool on)
 {
-    atomic_store(&told, whether);
+    atomic_store(&finding_printed, on);
 }
 
 /* --- numbers ---------------------------------------------------------------------- */

@@ -236,11 +236,9 @@ sonde_err cli_select_some(const sonde_trial *trial, const char *text, uint32_t *
 {
     uint32_t *found = NULL;
     size_t found_count = 0;
-    sonde_err err = cli_resolve(trial, text, &found, &found_count, diag);
+    sonde_err err = SONDE_OK;
 
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(cli_resolve(trial, text, &found, &found_count, diag));
     if (found_count == 0) {
         err = sonde_diag_set(diag, SONDE_ENOTFOUND, text, "", "matches no tensor");
     }
@@ -307,12 +305,10 @@ sonde_err cli_fail_nothing(sonde_trial *trial, uint32_t id, const cli_range *ran
     char where[96];
     int64_t *steps = NULL;
     size_t count = 0, after = 0;
-    sonde_err err =
-        sonde_trial_tensor_steps(trial, id, range->mode, how, &steps, &count, diag);
+    sonde_err err = SONDE_OK;
 
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(
+        sonde_trial_tensor_steps(trial, id, range->mode, how, &steps, &count, diag));
     (void)range_text(range, where, sizeof where);
     while (after < count && steps[after] < range->begin) {
         after++;
@@ -347,12 +343,9 @@ sonde_err cli_last_step(sonde_trial *trial, uint32_t id, const cli_range *range,
 {
     int64_t *steps = NULL;
     size_t count = 0;
-    const sonde_err err =
-        sonde_trial_tensor_steps(trial, id, range->mode, how, &steps, &count, diag);
 
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(
+        sonde_trial_tensor_steps(trial, id, range->mode, how, &steps, &count, diag));
     if (count > 0) {
         *step = steps[count - 1];
     }
@@ -469,11 +462,11 @@ void cli_json_shape(sonde_json *json, const sonde_tensor_info *info)
 int cli_columns(void)
 {
     const char *text = getenv("COLUMNS");
-    const long said = text != NULL ? strtol(text, NULL, 10) : 0;
+    const long columns = text != NULL ? strtol(text, NULL, 10) : 0;
     struct winsize size = {0};
 
-    if (said >= 20 && said <= 1000) {
-        return (int)said;
+    if (columns >= 20 && columns <= 1000) {
+        return (int)columns;
     }
     if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 20) {
         return size.ws_col;

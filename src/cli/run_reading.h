@@ -82,8 +82,8 @@ const char *cli_step_text(sonde_trial *trial, sonde_mode mode, int64_t step, cha
 /* The number of entries of sonde_trial_damage. */
 size_t cli_count_damage(const sonde_trial *trial);
 const char *cli_status_name(sonde_run_status status);
-/* For people: of a run without an end whose writer cannot be seen, that no end was
- * written, and the age of its last step (last_time 0: not known). */
+/* "no end was written", with the age of the last step (last_time 0: not known): for a run
+ * whose writer cannot be checked. */
 const char *cli_no_end_text(int64_t last_time, char *buf, size_t size);
 /* A time (ns since 1970) as "2026-01-31T12:00:00Z"; its age in seconds. */
 const char *cli_moment_text(int64_t time, char *buf, size_t size);
