@@ -119,8 +119,8 @@ static double run(const sonde_nn_dataset *set, int64_t batch, int workers, int e
                 }
             } while (b.count > 0);
         }
-        rate =
-            (double)(sonde_nn_loader_samples(loader) * epochs) / (sonde__now() - start);
+        rate = (double)(sonde_nn_loader_get_info(loader).samples * epochs) /
+               (sonde__now() - start);
         best = SONDE_MAX(best, rate);
     }
     *stats = sonde_nn_loader_get_stats(loader);

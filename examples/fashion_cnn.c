@@ -100,8 +100,9 @@ static void draw_score(void *user, const sonde_nn_score *score,
     sonde_confusion_plot plot = {.classes = user};
 
     (void)printf("Eval accuracy: %.2f%%\n", 100.0 * score->accuracy);
-    plot.counts = sonde_view_of(SONDE_U64, 2, (int64_t[]){10, 10},
-                                (void *)(uintptr_t)sonde_nn_confusion_counts(matrix));
+    plot.counts =
+        sonde_view_of(SONDE_U64, 2, (int64_t[]){10, 10},
+                      (void *)(uintptr_t)sonde_nn_confusion_get_info(matrix).counts);
     TRY(sonde_plot_confusion("confusion_matrix.png", &plot, &diag));
 }
 

@@ -112,9 +112,9 @@ sonde_err cli_draw_confusion(const char *path, const sonde_nn_confusion *matrix,
                              const sonde_nn_dataset *set, const char *title,
                              sonde_diag *diag)
 {
-    const int64_t classes = sonde_nn_confusion_classes(matrix);
+    const int64_t classes = sonde_nn_confusion_get_info(matrix).classes;
     const sonde_nn_dataset_traits *traits = sonde_nn_dataset_get_traits(set);
-    const uint64_t *counts = sonde_nn_confusion_counts(matrix);
+    const uint64_t *counts = sonde_nn_confusion_get_info(matrix).counts;
     sonde_confusion_plot plot = {.page = {.title = title}};
 
     plot.counts = sonde_view_of(SONDE_U64, 2, (int64_t[]){classes, classes}, NULL);
@@ -176,7 +176,7 @@ void cli_draw_pictures(const cli_pictures *run, cli_list *drawn)
 void cli_print_scores(const sonde_nn_score *score, const sonde_nn_confusion *matrix,
                       const sonde_nn_dataset *set, bool brief)
 {
-    const int64_t classes = sonde_nn_confusion_classes(matrix);
+    const int64_t classes = sonde_nn_confusion_get_info(matrix).classes;
     const int64_t known = sonde_nn_dataset_get_traits(set)->classes;
     int64_t unused = 0; /* outputs of the model for which the data has no class */
 
@@ -199,9 +199,9 @@ void cli_print_scores(const sonde_nn_score *score, const sonde_nn_confusion *mat
         (void)printf("Eval loss: %.4f\n", score->loss);
     }
     (void)printf("Eval accuracy: %.2f%%\n", 100.0 * score->accuracy);
-    if (sonde_nn_confusion_nan_rows(matrix) > 0) {
+    if (sonde_nn_confusion_get_info(matrix).nan_rows > 0) {
         (void)printf("%llu predictions were NaN and count as wrong\n",
-                     (unsigned long long)sonde_nn_confusion_nan_rows(matrix));
+                     (unsigned long long)sonde_nn_confusion_get_info(matrix).nan_rows);
     }
     if (!brief) {
         (void)printf("%-12s %9s %9s %9s %9s\n", "class", "samples", "precision", "recall",

@@ -34,9 +34,10 @@ typedef struct evaluation {
 static void print_matrix(sonde_json *json, const sonde_nn_dataset *set,
                          const sonde_nn_confusion *matrix)
 {
-    const int64_t classes = sonde_nn_confusion_classes(matrix);
+    const sonde_nn_confusion_info info = sonde_nn_confusion_get_info(matrix);
+    const int64_t classes = info.classes;
 
-    sonde_json_uint(json, "nan", sonde_nn_confusion_nan_rows(matrix));
+    sonde_json_uint(json, "nan", info.nan_rows);
     sonde_json_list(json, "classes");
     for (int64_t i = 0; i < classes; i++) {
         const char *name = sonde_nn_dataset_class_name(set, i);
@@ -48,7 +49,7 @@ static void print_matrix(sonde_json *json, const sonde_nn_dataset *set,
     for (int64_t i = 0; i < classes; i++) {
         sonde_json_list(json, NULL);
         for (int64_t j = 0; j < classes; j++) {
-            sonde_json_uint(json, NULL, sonde_nn_confusion_count(matrix, i, j));
+            sonde_json_uint(json, NULL, info.counts[i * classes + j]);
         }
         sonde_json_end(json);
     }

@@ -84,12 +84,12 @@ static sonde_err make_pipeline(prediction *run, sonde_diag *diag)
 
 static sonde_err transform(prediction *run, sonde_nn_sample *sample, sonde_diag *diag)
 {
-    const size_t scratch = sonde_nn_pipeline_scratch(run->pipeline);
+    const size_t scratch = sonde_nn_pipeline_get_info(run->pipeline).scratch;
     void *room = scratch > 0 ? aligned_alloc(16, (scratch + 15) / 16 * 16) : NULL;
     sonde_err err = sonde_nn_dataset_get(run->image, 0, NULL, sample, diag);
 
-    run->input =
-        aligned_alloc(64, (sonde_nn_pipeline_bytes(run->pipeline) + 63) / 64 * 64);
+    run->input = aligned_alloc(
+        64, (sonde_nn_pipeline_get_info(run->pipeline).bytes + 63) / 64 * 64);
     if (err != SONDE_OK) {
         goto done;
     }

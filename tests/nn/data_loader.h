@@ -66,7 +66,8 @@ static inline int64_t read_epoch(sonde_nn_loader *loader, int64_t batches, int64
             break;
         }
         assert_int_equal(b.number, n);
-        assert_true(b.count == batch || n == sonde_nn_loader_batches(loader) - 1);
+        assert_true(b.count == batch ||
+                    n == sonde_nn_loader_get_info(loader).batches - 1);
         for (int64_t i = 0; i < b.count; i++) {
             assert_int_equal(b.indices[i], b.labels[i]);
             assert_memory_equal((const uint8_t *)b.data + i * SAMPLE,

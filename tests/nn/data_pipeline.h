@@ -35,8 +35,8 @@ static inline void run(const sonde_nn_transform *list, size_t count,
     if (sonde_nn_pipeline_create(list, count, traits, &pipeline, &diag) != SONDE_OK) {
         fail_msg("%s", sonde_diag_line(&diag, line, sizeof line));
     }
-    assert_in_range(sonde_nn_pipeline_bytes(pipeline), 1, MOST);
-    scratch = malloc(sonde_nn_pipeline_scratch(pipeline) + 1);
+    assert_in_range(sonde_nn_pipeline_get_info(pipeline).bytes, 1, MOST);
+    scratch = malloc(sonde_nn_pipeline_get_info(pipeline).scratch + 1);
     assert_int_equal(
         sonde_nn_pipeline_run(pipeline, &sample, seed, epoch, index, scratch, out, NULL),
         SONDE_OK);

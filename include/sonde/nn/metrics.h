@@ -43,16 +43,16 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_confusion_add(sonde_nn_confusion *mat
 SONDE_API int64_t sonde_nn_argmax(sonde_dtype dtype, const void *row, int64_t n,
                                   int64_t stride);
 
-SONDE_API int64_t sonde_nn_confusion_classes(const sonde_nn_confusion *matrix);
-/* Samples of class label predicted as predicted; 0 for no class. */
-SONDE_API uint64_t sonde_nn_confusion_count(const sonde_nn_confusion *matrix,
-                                            int64_t label, int64_t predicted);
-/* (classes, classes), rows are labels, columns predictions; borrowed until destroy. */
-SONDE_API const uint64_t *sonde_nn_confusion_counts(const sonde_nn_confusion *matrix);
-SONDE_API uint64_t sonde_nn_confusion_total(const sonde_nn_confusion *matrix);
-SONDE_API uint64_t sonde_nn_confusion_nan_rows(const sonde_nn_confusion *matrix);
-/* Correct / total; NaN if nothing is counted. */
-SONDE_API double sonde_nn_confusion_accuracy(const sonde_nn_confusion *matrix);
+typedef struct sonde_nn_confusion_info {
+    int64_t classes;
+    const uint64_t
+        *counts; /* (classes, classes): labels, predictions; borrowed until destroy */
+    uint64_t total, nan_rows; /* samples */
+    double accuracy;          /* correct / total; NaN if nothing is counted */
+} sonde_nn_confusion_info;
+
+SONDE_API sonde_nn_confusion_info
+sonde_nn_confusion_get_info(const sonde_nn_confusion *matrix);
 
 /* Scores of one class. A quotient with denominator 0 is 0. */
 typedef struct sonde_nn_class_scores {

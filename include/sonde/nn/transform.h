@@ -104,15 +104,19 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_pipeline_create(
     const sonde_nn_transform *list, size_t count, const sonde_nn_dataset_traits *traits,
     sonde_nn_pipeline **out, sonde_diag *diag);
 SONDE_API void sonde_nn_pipeline_destroy(sonde_nn_pipeline *pipeline);
-/* dtype and shape of its results. */
-SONDE_API sonde_dtype sonde_nn_pipeline_dtype(const sonde_nn_pipeline *pipeline);
-SONDE_API int sonde_nn_pipeline_shape(const sonde_nn_pipeline *pipeline,
-                                      int64_t shape[SONDE_NN_SAMPLE_DIMS]); /* the rank */
-/* Bytes of one result, and of the scratch (aligned to 16) that run needs. */
-SONDE_API size_t sonde_nn_pipeline_bytes(const sonde_nn_pipeline *pipeline);
-SONDE_API size_t sonde_nn_pipeline_scratch(const sonde_nn_pipeline *pipeline);
+
+typedef struct sonde_nn_pipeline_info {
+    sonde_dtype dtype; /* of its results, as rank and shape */
+    int rank;
+    int64_t shape[SONDE_NN_SAMPLE_DIMS];
+    size_t bytes;   /* of one result */
+    size_t scratch; /* that run needs, aligned to 16 */
+} sonde_nn_pipeline_info;
+
+SONDE_API sonde_nn_pipeline_info
+sonde_nn_pipeline_get_info(const sonde_nn_pipeline *pipeline);
 /*
- * Runs it over one sample of that data set into out, which holds pipeline_bytes. index is
+ * Runs it over one sample of that data set into out, which holds bytes of its info. index is
  * the sample's. SONDE_ESHAPE: a varied sample is too small for a crop. Nothing is
  * allocated.
  */

@@ -19,7 +19,7 @@ enum { SONDE__CSV_WHERE = 220 };
 typedef struct sonde__data_csv {
     const char *name; /* borrowed; for diagnostics */
     char *text;       /* owned; size bytes, and one more */
-    size_t size, capacity;
+    size_t size;
     char **cells;         /* (rows, columns); the first row is the header */
     size_t rows, columns; /* the header among them */
     size_t cell_count, cell_capacity;

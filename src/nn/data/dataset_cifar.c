@@ -57,57 +57,41 @@ typedef struct records {
     size_t count, pixel_room, label_room;
 } records;
 
-static sonde_err read_record(sonde__data_input *input, records *all, const char *path,
-                             size_t first, bool *over, sonde_diag *diag)
+static sonde_err add_records(records *all, const sonde__data_input *input,
+                             sonde_diag *diag)
 {
-    unsigned char record[RECORD];
-    size_t got = 0, filled = 0;
+    const size_t count = input->size / RECORD, rest = input->size % RECORD;
 
-    do {
-        const sonde_err err = sonde__data_input_read_some(
-            input, record + filled, sizeof record - filled, &got, diag);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
-        filled += got;
-    } while (got > 0 && filled < sizeof record);
-    *over = filled == 0;
-    if (*over) {
-        return SONDE_OK;
+    if (rest > 0) {
+        return sonde__fail(diag, SONDE_EFORMAT, input->name, "records of 3073 bytes",
+                           "record %zu ends after %zu bytes", count, rest);
     }
-    if (filled < sizeof record) {
-        return sonde__fail(diag, SONDE_EFORMAT, path, "records of 3073 bytes",
-                           "record %zu ends after %zu bytes", all->count - first, filled);
-    }
-    if (record[0] >= CLASSES) {
-        return sonde__fail(diag, SONDE_ERANGE, path, "0 to 9", "label %d of record %zu",
-                           (int)record[0], all->count - first);
-    }
-    if (!sonde__reserve(&all->pixels, &all->pixel_room, (all->count + 1) * PIXELS, 1) ||
-        !sonde__reserve(&all->labels, &all->label_room, all->count + 1,
+    if (!sonde__reserve(&all->pixels, &all->pixel_room, (all->count + count) * PIXELS,
+                        1) ||
+        !sonde__reserve(&all->labels, &all->label_room, all->count + count,
                         sizeof *all->labels)) {
         return sonde__fail_nomem(diag, "a data set");
     }
-    memcpy(all->pixels + all->count * PIXELS, record + 1, PIXELS);
-    all->labels[all->count++] = record[0];
+    for (size_t i = 0; i < count; i++) {
+        const unsigned char *record = input->bytes + i * RECORD;
+
+        if (record[0] >= CLASSES) {
+            return sonde__fail(diag, SONDE_ERANGE, input->name, "0 to 9",
+                               "label %d of record %zu", (int)record[0], i);
+        }
+        memcpy(all->pixels + all->count * PIXELS, record + 1, PIXELS);
+        all->labels[all->count++] = record[0];
+    }
     return SONDE_OK;
 }
 
 static sonde_err read_batch(const char *path, records *all, sonde_diag *diag)
 {
-    const size_t first = all->count;
     sonde__data_input input;
-    bool over = false;
-    sonde_err err = sonde__data_input_open(&input, path, diag);
+    SONDE__TRY(sonde__data_input_read(&input, path, false, diag));
+    const sonde_err err = add_records(all, &input, diag);
 
-    if (err != SONDE_OK) {
-        return err;
-    }
-    while (err == SONDE_OK && !over) {
-        err = read_record(&input, all, path, first, &over, diag);
-    }
-    sonde__data_input_close(&input);
+    sonde__data_input_fini(&input);
     return err;
 }
 

@@ -75,28 +75,15 @@ static sonde_err take_labels(sonde_nn_dataset *set, const sonde__data_idx *array
     return sonde_view_copy(&labels, found, diag);
 }
 
-static sonde_err read_images(sonde_nn_dataset *set, const char *path, sonde_diag *diag)
+/* Reads a file into the set: its samples, or its labels. */
+static sonde_err read_array(sonde_nn_dataset *set, const char *path, bool labels,
+                            sonde_diag *diag)
 {
     sonde__data_idx *array = NULL;
-    sonde_err err = sonde__data_idx_load(path, &array, diag);
+    SONDE__TRY(sonde__data_idx_load(path, &array, diag));
+    const sonde_err err = labels ? take_labels(set, array, path, diag)
+                                 : take_samples(set, array, path, diag);
 
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = take_samples(set, array, path, diag);
-    sonde__data_idx_destroy(array);
-    return err;
-}
-
-static sonde_err read_labels(sonde_nn_dataset *set, const char *path, sonde_diag *diag)
-{
-    sonde__data_idx *array = NULL;
-    sonde_err err = sonde__data_idx_load(path, &array, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = take_labels(set, array, path, diag);
     sonde__data_idx_destroy(array);
     return err;
 }
@@ -113,12 +100,9 @@ sonde_err sonde_nn_dataset_open_idx(const char *images, const char *labels,
         return sonde__fail_nomem(diag, "a data set");
     }
     SONDE__TRY_GO(sonde__dataset_set_source(set, images, diag));
-    SONDE__TRY_GO(read_images(set, images, diag));
+    SONDE__TRY_GO(read_array(set, images, false, diag));
     if (labels != NULL) {
-        err = read_labels(set, labels, diag);
-    }
-    if (err != SONDE_OK) {
-        goto error;
+        SONDE__TRY_GO(read_array(set, labels, true, diag));
     }
     SONDE__TRY_GO(sonde__dataset_set_classes(set, options, labels, diag));
     *out = set;
@@ -166,26 +150,31 @@ sonde_err sonde_nn_dataset_open_image(const char *path, sonde_nn_dataset **out,
 
 /* === a folder of images ============================================================= */
 
-enum { HEAD = 64 * 1024 };
+enum { HEAD = 64 * 1024, PATH_SIZE = 4096 };
 
-/* A growing list of names, sorted when complete. */
+/* Names of a folder's entries, sorted by their bytes. */
 typedef struct name_list {
-    char **names;
-    size_t count, capacity;
+    struct dirent **entries;
+    int count;
 } name_list;
 
 static void fini_list(name_list *list)
 {
-    for (size_t i = 0; i < list->count; i++) {
-        sonde__free(list->names[i]);
+    for (int i = 0; i < list->count; i++) {
+        free(list->entries[i]);
     }
-    sonde__free(list->names);
-    *list = (name_list){0};
+    free(list->entries);
+    *list = (name_list){NULL, 0};
 }
 
-static int by_name(const void *a, const void *b)
+static int by_name(const struct dirent **a, const struct dirent **b)
 {
-    return strcmp(*(char *const *)a, *(char *const *)b);
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static int is_shown(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.';
 }
 
 static char *join(const char *folder, const char *name)
@@ -208,66 +197,32 @@ static bool is_image_name(const char *name)
             sonde__strcasecmp(dot, ".jpeg") == 0);
 }
 
-/* Adds the name if it is of the wanted kind: a folder, or an image file. */
-static sonde_err consider(const char *path, const char *name, bool folders,
-                          name_list *list, sonde_diag *diag)
-{
-    struct stat status;
-    char *full = join(path, name);
-
-    if (full == NULL) {
-        return sonde__fail_nomem(diag, "file names");
-    }
-    const bool wanted = stat(full, &status) == 0 &&
-                        (folders ? S_ISDIR(status.st_mode)
-                                 : S_ISREG(status.st_mode) && is_image_name(name));
-    sonde__free(full);
-    if (!wanted) {
-        return SONDE_OK;
-    }
-    if (!sonde__reserve(&list->names, &list->capacity, list->count + 1,
-                        sizeof *list->names)) {
-        return sonde__fail_nomem(diag, "file names");
-    }
-    list->names[list->count] = sonde__strdup(name);
-    if (list->names[list->count] == NULL) {
-        return sonde__fail_nomem(diag, "file names");
-    }
-    list->count++;
-    return SONDE_OK;
-}
-
+/* Lists the sub-folders, or the image files. */
 static sonde_err list_folder(const char *path, bool folders, name_list *list,
                              sonde_diag *diag)
 {
-    DIR *dir = opendir(path);
-    sonde_err err = SONDE_OK;
-    const struct dirent *entry = NULL;
+    const int found = scandir(path, &list->entries, is_shown, by_name);
+    int kept = 0;
 
-    if (dir == NULL) {
+    if (found < 0) {
         return sonde__fail_errno(diag, path, "cannot open the folder");
     }
-    errno = 0;
-    while ((entry = readdir(dir)) != NULL) {
-        if (entry->d_name[0] != '.') {
-            err = consider(path, entry->d_name, folders, list, diag);
-        }
-        if (err != SONDE_OK) {
-            goto done;
-        }
-        errno = 0;
-    }
-    if (errno != 0) {
-        err = sonde__fail_errno(diag, path, "cannot read the folder");
-        goto done;
-    }
-    if (list->count > 0) {
-        qsort(list->names, list->count, sizeof *list->names, by_name);
-    }
+    for (int i = 0; i < found; i++) {
+        struct dirent *entry = list->entries[i];
+        struct stat status;
+        char full[PATH_SIZE];
+        const int length = snprintf(full, sizeof full, "%s/%s", path, entry->d_name);
 
-done:
-    (void)closedir(dir);
-    return err;
+        if (length < PATH_SIZE && stat(full, &status) == 0 &&
+            (folders ? S_ISDIR(status.st_mode)
+                     : S_ISREG(status.st_mode) && is_image_name(entry->d_name))) {
+            list->entries[kept++] = entry;
+        } else {
+            free(entry);
+        }
+    }
+    list->count = kept;
+    return SONDE_OK;
 }
 
 /* Reads the header of a file into info; head holds HEAD bytes. */
@@ -348,8 +303,8 @@ static sonde_err add_images(sonde_nn_dataset *set, const char *path, bool partia
                           "this class has no images");
         goto done;
     }
-    for (size_t i = 0; i < files.count; i++) {
-        char *file = join(path, files.names[i]);
+    for (int i = 0; i < files.count; i++) {
+        char *file = join(path, files.entries[i]->d_name);
 
         SONDE__TRY_DONE(file != NULL ? add_file(set, file, head, diag)
                                      : sonde__fail_nomem(diag, "file names"));
@@ -367,12 +322,9 @@ static sonde_err add_class(sonde_nn_dataset *set, const char *folder, const char
     sonde_err err = path != NULL ? sonde__dataset_add_name(set, name, diag)
                                  : sonde__fail_nomem(diag, "file names");
 
-    if (err != SONDE_OK) {
-        goto done;
+    if (err == SONDE_OK) {
+        err = add_images(set, path, partial, head, diag);
     }
-    err = add_images(set, path, partial, head, diag);
-
-done:
     sonde__free(path);
     return err;
 }
@@ -400,48 +352,44 @@ static void settle_shape(sonde_nn_dataset *set)
     traits->has_labels = true;
 }
 
-/* The sub-folders of path and, unless it is NULL or missing, of other: each name once. */
-static sonde_err list_classes(const char *path, const char *other, name_list *list,
-                              sonde_diag *diag)
+/* The next class of both lists; NULL: there is none. */
+static const char *next_class(const name_list lists[2], int next[2])
 {
-    size_t kept = 0;
-    sonde_err err = list_folder(path, true, list, diag);
+    const char *names[2] = {NULL, NULL};
 
-    if (err != SONDE_OK) {
-        return err;
+    for (int k = 0; k < 2; k++) {
+        names[k] = next[k] < lists[k].count ? lists[k].entries[next[k]]->d_name : NULL;
     }
-    if (other != NULL && access(other, F_OK) == 0) {
-        err = list_folder(other, true, list, diag);
-    }
-    if (err != SONDE_OK) {
-        return err;
-    }
-    for (size_t i = 0; i < list->count; i++) {
-        if (kept > 0 && strcmp(list->names[i], list->names[kept - 1]) == 0) {
-            sonde__free(list->names[i]);
-        } else {
-            list->names[kept++] = list->names[i];
-        }
-    }
-    list->count = kept;
-    return kept > 0 ? SONDE_OK
-                    : sonde__fail(diag, SONDE_ENOTFOUND, path,
-                                  "one folder of images a class", "has no sub-folders");
+    const int order = names[0] == NULL   ? 1
+                      : names[1] == NULL ? -1
+                                         : strcmp(names[0], names[1]);
+
+    next[0] += order <= 0 && names[0] != NULL ? 1 : 0;
+    next[1] += order >= 0 && names[1] != NULL ? 1 : 0;
+    return order <= 0 ? names[0] : names[1];
 }
 
+/* The classes are the sub-folders of path and, unless it is NULL or missing, of other. */
 static sonde_err fill(sonde_nn_dataset *set, const char *path, const char *other,
                       unsigned char *head, sonde_diag *diag)
 {
-    name_list classes = {0};
-    sonde_err err = sonde__dataset_set_source(set, path, diag);
+    name_list lists[2] = {{NULL, 0}, {NULL, 0}};
+    int next[2] = {0, 0};
+    const char *name = NULL;
+    sonde_err err = SONDE_OK;
 
-    if (err != SONDE_OK) {
-        return err;
+    SONDE__TRY_DONE(sonde__dataset_set_source(set, path, diag));
+    SONDE__TRY_DONE(list_folder(path, true, &lists[0], diag));
+    if (other != NULL && access(other, F_OK) == 0) {
+        SONDE__TRY_DONE(list_folder(other, true, &lists[1], diag));
     }
-    SONDE__TRY_DONE(list_classes(path, other, &classes, diag));
-    for (size_t i = 0; i < classes.count; i++) {
-        SONDE__TRY_DONE(
-            add_class(set, path, classes.names[i], other != NULL, head, diag));
+    if (lists[0].count + lists[1].count == 0) {
+        err = sonde__fail(diag, SONDE_ENOTFOUND, path, "one folder of images a class",
+                          "has no sub-folders");
+        goto done;
+    }
+    while ((name = next_class(lists, next)) != NULL) {
+        SONDE__TRY_DONE(add_class(set, path, name, other != NULL, head, diag));
     }
     if (set->traits.count == 0) {
         err = sonde__fail(diag, SONDE_ENOTFOUND, path, "*.png, *.jpg or *.jpeg",
@@ -451,7 +399,8 @@ static sonde_err fill(sonde_nn_dataset *set, const char *path, const char *other
     settle_shape(set);
 
 done:
-    fini_list(&classes);
+    fini_list(&lists[0]);
+    fini_list(&lists[1]);
     return err;
 }
 
@@ -524,7 +473,7 @@ sonde_err sonde_nn_dataset_open_split(const char *path, sonde_nn_split split,
 
 /* === public sets by name ============================================================ */
 
-enum { PLACES_MAX = 3, CLASSES = SONDE_NN_KNOWN_CLASSES, PATH_SIZE = 4096 };
+enum { CLASSES = SONDE_NN_KNOWN_CLASSES };
 
 static const char *const digits[CLASSES] = {"0", "1", "2", "3", "4",
                                             "5", "6", "7", "8", "9"};

@@ -17,7 +17,6 @@
 #include "base/memory.h"
 #include "base/point.h"
 #include "base/python_run.h"
-#include "nn/data/data_output.h"
 #include "nn/data/dataset.h"
 #include "nn/data/input.h"
 #include "nn/data/parts.h"
@@ -111,32 +110,6 @@ static sonde_err convert_parquet(const char *path, char out[PATH_SIZE], sonde_di
     return access(out, R_OK) == 0 ? SONDE_OK : sonde__python_run("data", arguments, diag);
 }
 
-/* All of a file, unzipped. */
-static sonde_err read_text(const char *path, sonde__data_csv *csv, sonde_diag *diag)
-{
-    enum { BLOCK = 64 * 1024 };
-    sonde__data_input input;
-    size_t got = 0;
-    sonde_err err = sonde__data_input_open(&input, path, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    do {
-        if (!sonde__reserve(&csv->text, &csv->capacity, csv->size + BLOCK + 1, 1)) {
-            err = sonde__fail_nomem(diag, "a table");
-            goto done;
-        }
-        SONDE__TRY_DONE(sonde__data_input_read_some(&input, csv->text + csv->size, BLOCK,
-                                                    &got, diag));
-        csv->size += got;
-    } while (got > 0);
-
-done:
-    sonde__data_input_close(&input);
-    return err;
-}
-
 static sonde_err read_file(sonde__data_table *t, int which)
 {
     const char *path = t->paths[which];
@@ -144,13 +117,17 @@ static sonde_err read_file(sonde__data_table *t, int which)
     const bool parquet = ends_with(path, ".parquet");
     char converted[PATH_SIZE];
     sonde__data_csv *csv = &t->files[which];
+    sonde__data_input input;
 
     if (parquet) {
         SONDE__TRY(convert_parquet(path, converted, t->diag));
     }
     csv->name = path;
     t->typed[which] = parquet;
-    SONDE__TRY(read_text(parquet ? converted : path, csv, t->diag));
+    SONDE__TRY(
+        sonde__data_input_read(&input, parquet ? converted : path, false, t->diag));
+    csv->text = (char *)input.bytes;
+    csv->size = input.size;
     SONDE__TRY(sonde__data_csv_parse(csv, tabs ? '\t' : parquet ? ',' : '\0', t->diag));
     t->counts[which] = (int64_t)csv->rows - 1;
     t->rows += t->counts[which];

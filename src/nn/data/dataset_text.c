@@ -144,26 +144,6 @@ static sonde_err make_set(const char *bytes, size_t size,
 
 /* --- files ---------------------------------------------------------------------------- */
 
-static sonde_err read_file(const char *path, text *t, sonde_diag *diag)
-{
-    sonde__data_input input;
-    unsigned char block[16 * 1024];
-    size_t got = 0;
-    sonde_err err = sonde__data_input_open(&input, path, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    do {
-        err = sonde__data_input_read_some(&input, block, sizeof block, &got, diag);
-        if (err == SONDE_OK && got > 0) {
-            err = append(t, block, got, diag);
-        }
-    } while (err == SONDE_OK && got > 0);
-    sonde__data_input_close(&input);
-    return err;
-}
-
 static bool is_file(const char *path)
 {
     struct stat status;
@@ -202,31 +182,22 @@ sonde_err sonde_nn_dataset_open_text(const char *path,
     char file[PATH_SIZE];
     struct stat status;
     bool whole = true;
-    text t = {0};
-    size_t first = 0;
-    sonde_err err = check_options(&taken, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    sonde__data_input input;
+    SONDE__TRY(check_options(&taken, diag));
     (void)snprintf(file, sizeof file, "%s", path);
     if (stat(path, &status) == 0 && S_ISDIR(status.st_mode)) {
-        err = find_file(path, taken.split, file, &whole, diag);
+        SONDE__TRY(find_file(path, taken.split, file, &whole, diag));
     }
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = read_file(file, &t, diag);
-    if (err == SONDE_OK) {
-        size_t size = t.size;
+    SONDE__TRY(sonde__data_input_read(&input, file, false, diag));
+    size_t first = 0, size = input.size;
 
-        if (whole) {
-            cut_split(&taken, &first, &size);
-        }
-        err = make_set(t.bytes == NULL ? "" : t.bytes + first, size, &taken, file, out,
-                       diag);
+    if (whole) {
+        cut_split(&taken, &first, &size);
     }
-    sonde__free(t.bytes);
+    const sonde_err err =
+        make_set((const char *)input.bytes + first, size, &taken, file, out, diag);
+
+    sonde__data_input_fini(&input);
     return err;
 }
 

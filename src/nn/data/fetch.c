@@ -12,7 +12,6 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "base/sha256.h"
-#include "nn/data/data_output.h"
 #include "nn/data/input.h"
 #include "base/given.h"
 #include "base/point.h"
@@ -29,128 +28,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-/* === one transfer =================================================================== */
-
-typedef struct transfer {
-    const char *url;
-    uint64_t offset; /* of the first requested byte */
-    /* Takes bytes; false ends the download. */
-    bool (*take)(void *user, const void *bytes, size_t size);
-    /* Called now and then with the bytes of this transfer; false ends the download. */
-    bool (*progress)(void *user, uint64_t done, uint64_t total);
-    void *user;
-} transfer;
-
-typedef enum download_end {
-    SONDE__DOWNLOAD_DONE,
-    SONDE__DOWNLOAD_STOPPED,   /* by take or progress */
-    SONDE__DOWNLOAD_NO_RANGE,  /* the server cannot start at offset */
-    SONDE__DOWNLOAD_NOT_FOUND, /* 404 or 410 */
-    SONDE__DOWNLOAD_FAILED
-} download_end;
-
-static size_t on_bytes(char *bytes, size_t size, size_t count, void *user)
-{
-    const transfer *download = user;
-
-    return download->take(download->user, bytes, size * count) ? size * count : 0;
-}
-
-static int on_progress(void *user, curl_off_t total, curl_off_t done, curl_off_t up_total,
-                       curl_off_t up)
-{
-    const transfer *download = user;
-
-    (void)up_total;
-    (void)up;
-    return download->progress == NULL ||
-                   download->progress(download->user, (uint64_t)done, (uint64_t)total)
-               ? 0
-               : 1;
-}
-
-static bool set_long(const sonde__curl *curl, CURL *easy, CURLoption option, long value)
-{
-    return curl->easy_setopt(easy, option, value) == CURLE_OK;
-}
-
-static bool set_pointer(const sonde__curl *curl, CURL *easy, CURLoption option,
-                        const void *value)
-{
-    return curl->easy_setopt(easy, option, value) == CURLE_OK;
-}
-
-static bool set_options(const sonde__curl *curl, CURL *easy, const transfer *download,
-                        const char *message)
-{
-    return set_pointer(curl, easy, CURLOPT_URL, download->url) &&
-           set_pointer(curl, easy, CURLOPT_ERRORBUFFER, message) &&
-           set_pointer(curl, easy, CURLOPT_WRITEDATA, download) &&
-           set_pointer(curl, easy, CURLOPT_XFERINFODATA, download) &&
-           curl->easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_bytes) == CURLE_OK &&
-           curl->easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, on_progress) == CURLE_OK &&
-           set_long(curl, easy, CURLOPT_NOPROGRESS, 0) &&
-           set_long(curl, easy, CURLOPT_NOSIGNAL, 1) &&
-           set_long(curl, easy, CURLOPT_FAILONERROR, 1) &&
-           set_long(curl, easy, CURLOPT_FOLLOWLOCATION, 1) &&
-           set_long(curl, easy, CURLOPT_MAXREDIRS, 5) &&
-           set_long(curl, easy, CURLOPT_CONNECTTIMEOUT, 30) &&
-           set_long(curl, easy, CURLOPT_LOW_SPEED_LIMIT, 1) &&
-           set_long(curl, easy, CURLOPT_LOW_SPEED_TIME, 60) &&
-           curl->easy_setopt(easy, CURLOPT_RESUME_FROM_LARGE,
-                             (curl_off_t)download->offset) == CURLE_OK;
-}
-
-static download_end judge(CURLcode code, long response)
-{
-    switch ((int)code) {
-    case CURLE_OK:
-        return SONDE__DOWNLOAD_DONE;
-    case CURLE_WRITE_ERROR:
-    case CURLE_ABORTED_BY_CALLBACK:
-        return SONDE__DOWNLOAD_STOPPED;
-    case CURLE_RANGE_ERROR:
-        return SONDE__DOWNLOAD_NO_RANGE;
-    case CURLE_HTTP_RETURNED_ERROR:
-        return response == 416                      ? SONDE__DOWNLOAD_NO_RANGE
-               : response == 404 || response == 410 ? SONDE__DOWNLOAD_NOT_FOUND
-                                                    : SONDE__DOWNLOAD_FAILED;
-    default:
-        return SONDE__DOWNLOAD_FAILED;
-    }
-}
-
-/* SONDE_EUNSUPPORTED: no libcurl. Otherwise *end is the outcome, with its reason in
- * message. */
-static sonde_err run_download(const transfer *download, download_end *end, char *message,
-                              size_t message_size, sonde_diag *diag)
-{
-    const sonde__curl *curl = sonde__curl_load(download->url, diag);
-    char buffer[CURL_ERROR_SIZE] = "";
-    long response = 0;
-    CURLcode code = CURLE_OK;
-
-    if (curl == NULL) {
-        return SONDE_EUNSUPPORTED;
-    }
-    CURL *easy = curl->easy_init();
-    if (easy == NULL || !set_options(curl, easy, download, buffer)) {
-        if (easy != NULL) {
-            curl->easy_cleanup(easy);
-        }
-        return sonde__fail_nomem(diag, "a download");
-    }
-    code = curl->easy_perform(easy);
-    (void)curl->easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &response);
-    *end = judge(code, response);
-    (void)snprintf(message, message_size, "%s",
-                   buffer[0] != '\0' ? buffer : curl->easy_strerror(code));
-    curl->easy_cleanup(easy);
-    return SONDE_OK;
-}
-
-/* === files with digests ============================================================= */
 
 enum { URL_SIZE = 1024, PATH_SIZE = 4096, FILES = 4 };
 
@@ -197,32 +74,14 @@ typedef struct fetch_job {
 static sonde_err digest(const char *path, bool of_content, char hex[SONDE__SHA256_HEX],
                         sonde_diag *diag)
 {
-    unsigned char *block = sonde__malloc(SONDE__INPUT_BUFFER);
     sonde__sha256 sha;
     sonde__data_input input;
-    size_t got = 1;
-    sonde_err err = block != NULL ? sonde__data_input_open(&input, path, diag)
-                                  : sonde__fail_nomem(diag, "a buffer");
-
-    if (err != SONDE_OK) {
-        sonde__free(block);
-        return err;
-    }
+    SONDE__TRY(sonde__data_input_read(&input, path, !of_content, diag));
     sonde__sha256_init(&sha);
-    if (!of_content) {
-        sonde__data_input_raw(&input);
-    }
-    while (got > 0) {
-        SONDE__TRY_DONE(
-            sonde__data_input_read_some(&input, block, SONDE__INPUT_BUFFER, &got, diag));
-        sonde__sha256_add(&sha, block, got);
-    }
+    sonde__sha256_add(&sha, input.bytes, input.size);
     sonde__sha256_hex(&sha, hex);
-
-done:
-    sonde__data_input_close(&input);
-    sonde__free(block);
-    return err;
+    sonde__data_input_fini(&input);
+    return SONDE_OK;
 }
 
 /* SONDE_EFORMAT: the digest differs from the table's. */
@@ -245,12 +104,20 @@ static sonde_err check(const fetch_job *job, const char *path)
 
 /* --- one transfer ------------------------------------------------------------------- */
 
-static bool take(void *user, const void *bytes, size_t size)
+typedef enum download_end {
+    DONE,
+    STOPPED,   /* by a write error or progress */
+    NO_RANGE,  /* the server cannot start where the part ends */
+    NOT_FOUND, /* 404 or 410 */
+    FAILED
+} download_end;
+
+static size_t on_bytes(char *bytes, size_t size, size_t count, void *user)
 {
     fetch_job *job = user;
 
-    job->write_failed = fwrite(bytes, 1, size, job->stream) != size;
-    return !job->write_failed;
+    job->write_failed = fwrite(bytes, 1, size * count, job->stream) != size * count;
+    return job->write_failed ? 0 : size * count;
 }
 
 static const char *base_name(const char *path)
@@ -260,17 +127,93 @@ static const char *base_name(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
-static bool progress(void *user, uint64_t done, uint64_t total)
+static int on_progress(void *user, curl_off_t total, curl_off_t done, curl_off_t up_total,
+                       curl_off_t up)
 {
     fetch_job *job = user;
     const sonde_nn_fetch_options *options = job->options;
 
+    (void)up_total;
+    (void)up;
     if (options->progress != NULL) {
-        job->asked_to_stop =
-            !options->progress(options->user, base_name(job->path), job->start + done,
-                               total > 0 ? job->start + total : 0);
+        job->asked_to_stop = !options->progress(
+            options->user, base_name(job->path), job->start + (uint64_t)done,
+            total > 0 ? job->start + (uint64_t)total : 0);
     }
-    return !job->asked_to_stop;
+    return job->asked_to_stop ? 1 : 0;
+}
+
+static bool set_options(const sonde__curl *curl, CURL *easy, fetch_job *job,
+                        const char *message)
+{
+    static const struct {
+        CURLoption option;
+        long value;
+    } numbers[] = {{CURLOPT_NOPROGRESS, 0},      {CURLOPT_NOSIGNAL, 1},
+                   {CURLOPT_FAILONERROR, 1},     {CURLOPT_FOLLOWLOCATION, 1},
+                   {CURLOPT_MAXREDIRS, 5},       {CURLOPT_CONNECTTIMEOUT, 30},
+                   {CURLOPT_LOW_SPEED_LIMIT, 1}, {CURLOPT_LOW_SPEED_TIME, 60}};
+    bool good = true;
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(numbers); i++) {
+        good = good &&
+               curl->easy_setopt(easy, numbers[i].option, numbers[i].value) == CURLE_OK;
+    }
+    return good && curl->easy_setopt(easy, CURLOPT_URL, job->file->url) == CURLE_OK &&
+           curl->easy_setopt(easy, CURLOPT_ERRORBUFFER, message) == CURLE_OK &&
+           curl->easy_setopt(easy, CURLOPT_WRITEDATA, job) == CURLE_OK &&
+           curl->easy_setopt(easy, CURLOPT_XFERINFODATA, job) == CURLE_OK &&
+           curl->easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_bytes) == CURLE_OK &&
+           curl->easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, on_progress) == CURLE_OK &&
+           curl->easy_setopt(easy, CURLOPT_RESUME_FROM_LARGE, (curl_off_t)job->start) ==
+               CURLE_OK;
+}
+
+static download_end judge(CURLcode code, long response)
+{
+    switch ((int)code) {
+    case CURLE_OK:
+        return DONE;
+    case CURLE_WRITE_ERROR:
+    case CURLE_ABORTED_BY_CALLBACK:
+        return STOPPED;
+    case CURLE_RANGE_ERROR:
+        return NO_RANGE;
+    case CURLE_HTTP_RETURNED_ERROR:
+        return response == 416                      ? NO_RANGE
+               : response == 404 || response == 410 ? NOT_FOUND
+                                                    : FAILED;
+    default:
+        return FAILED;
+    }
+}
+
+/* SONDE_EUNSUPPORTED: no libcurl. Otherwise *end is the outcome, with its reason in
+ * message. */
+static sonde_err run_download(fetch_job *job, download_end *end, char *message,
+                              size_t message_size)
+{
+    const sonde__curl *curl = sonde__curl_load(job->file->url, job->diag);
+    char buffer[CURL_ERROR_SIZE] = "";
+    long response = 0;
+
+    if (curl == NULL) {
+        return SONDE_EUNSUPPORTED;
+    }
+    CURL *easy = curl->easy_init();
+    if (easy == NULL || !set_options(curl, easy, job, buffer)) {
+        if (easy != NULL) {
+            curl->easy_cleanup(easy);
+        }
+        return sonde__fail_nomem(job->diag, "a download");
+    }
+    const CURLcode code = curl->easy_perform(easy);
+    (void)curl->easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &response);
+    *end = judge(code, response);
+    (void)snprintf(message, message_size, "%s",
+                   buffer[0] != '\0' ? buffer : curl->easy_strerror(code));
+    curl->easy_cleanup(easy);
+    return SONDE_OK;
 }
 
 static sonde_err fail_download(const fetch_job *job, download_end end,
@@ -285,7 +228,7 @@ static sonde_err fail_download(const fetch_job *job, download_end end,
     if (job->write_failed) {
         return sonde__fail_errno(job->diag, job->part, "cannot write");
     }
-    if (end == SONDE__DOWNLOAD_NOT_FOUND) {
+    if (end == NOT_FOUND) {
         return sonde__fail(job->diag, SONDE_ENOTFOUND, url, NULL, "%s", message);
     }
     return sonde__fail(job->diag, SONDE_EIO, url, NULL, "cannot download: %s", message);
@@ -294,8 +237,6 @@ static sonde_err fail_download(const fetch_job *job, download_end end,
 /* Appends to the part from its end (fresh: starts it again). */
 static sonde_err append_part(fetch_job *job, bool fresh, download_end *end)
 {
-    transfer download = {
-        .url = job->file->url, .take = take, .progress = progress, .user = job};
     char message[256] = "";
     sonde_err err = SONDE_OK;
     bool closed = false, done = false;
@@ -306,15 +247,14 @@ static sonde_err append_part(fetch_job *job, bool fresh, download_end *end)
     }
     (void)fseek(job->stream, 0, SEEK_END);
     job->start = (uint64_t)ftell(job->stream);
-    download.offset = job->start;
-    err = run_download(&download, end, message, sizeof message, job->diag);
-    done = err == SONDE_OK && *end == SONDE__DOWNLOAD_DONE;
+    err = run_download(job, end, message, sizeof message);
+    done = err == SONDE_OK && *end == DONE;
     if (done && fflush(job->stream) == 0 && fsync(fileno(job->stream)) != 0) {
         job->write_failed = true;
     }
     closed = fclose(job->stream) == 0;
     job->stream = NULL;
-    if (err != SONDE_OK || *end == SONDE__DOWNLOAD_NO_RANGE) {
+    if (err != SONDE_OK || *end == NO_RANGE) {
         return err;
     }
     if (!done) {
@@ -328,12 +268,12 @@ static sonde_err append_part(fetch_job *job, bool fresh, download_end *end)
 /* Downloads the missing bytes and checks the file; fresh: discards the part first. */
 static sonde_err complete(fetch_job *job, bool fresh)
 {
-    download_end end = SONDE__DOWNLOAD_DONE;
+    download_end end = DONE;
     SONDE__TRY(append_part(job, fresh, &end));
-    if (end == SONDE__DOWNLOAD_NO_RANGE &&
+    if (end == NO_RANGE &&
         (job->file->sha256 == NULL || check(job, job->part) != SONDE_OK)) {
         SONDE__TRY(append_part(job, true, &end));
-        if (end != SONDE__DOWNLOAD_DONE) {
+        if (end != DONE) {
             return fail_download(job, end, "the server sends no such range");
         }
     }

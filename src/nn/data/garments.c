@@ -1,15 +1,21 @@
 /*
- * garments.c - the stand-in clothes, by class: 0 T-shirt, 1 trouser, 2 pullover, 3 dress,
- * 4 coat, 6 shirt; then 5 sandal, 7 sneaker and 9 ankle boot, from the side with the toe
- * to the left, and 8 bag, from the front.
+ * garments.c - the stand-in clothes as a table of parts: outlines between a narrow and a wide
+ * cut, by class: 0 T-shirt, 1 trouser, 2 pullover, 3 dress, 4 coat, 6 shirt; 5 sandal,
+ * 7 sneaker and 9 ankle boot from the side with the toe to the left, and 8 bag.
  *
- * The five tops are one cut with different measures, and the measures overlap: this makes
- * a shirt hard to tell from a coat.
+ * The tops are one cut with different sleeves and trimmings, which makes a shirt hard to tell
+ * from a coat. A sample draws four numbers, which say where between its two outlines a part
+ * lies, and which of the parts it has; and a pose: an affine map and a bend of the sides.
+ *
+ * Coverage is exact: every edge adds its signed area to the pixels it crosses, and a running
+ * sum along the row turns that into covered fractions, as font rasterisers do.
  */
 #include "nn/data/garments.h"
+#include "base/macros.h"
 #include "base/random.h"
 
 #include <math.h>
+#include <string.h>
 
 const char *const sonde__data_garment_names[SONDE_NN_SYNTH_CLASSES] = {
     "T-shirt", "Trouser", "Pullover", "Dress", "Coat",
@@ -23,628 +29,340 @@ float sonde__data_dice_between(sonde__data_dice *dice, float low, float high)
     return low + (high - low) * ((float)(dice->block[dice->next++ % 4] >> 8) * 0x1p-24f);
 }
 
-bool sonde__data_dice_chance(sonde__data_dice *dice, float probability)
+/* --- the parts ---------------------------------------------------------------------- */
+
+enum { POINTS = 10, STRIDE = SONDE__SIDE + 1 };
+
+enum {
+    T_SHIRT = 1 << 0,
+    TROUSER = 1 << 1,
+    PULLOVER = 1 << 2,
+    DRESS = 1 << 3,
+    COAT = 1 << 4,
+    SANDAL = 1 << 5,
+    SHIRT = 1 << 6,
+    SNEAKER = 1 << 7,
+    BAG = 1 << 8,
+    BOOT = 1 << 9,
+    TOPS = T_SHIRT | PULLOVER | COAT | SHIRT
+};
+
+/* ONE outline; HALF: it and its mirror image are one outline; PAIR: both are drawn. */
+typedef enum part_sides { ONE, HALF, PAIR } part_sides;
+
+/* Numbers are hundredths: of the half picture, of the brightness, of one. */
+typedef struct garment_part {
+    int labels;            /* classes that have it */
+    int number, low, high; /* present if this number of the sample is within the bounds */
+    int cut;               /* the number that says where between its outlines it lies */
+    part_sides sides;
+    int width;              /* of a line; 0: the outline is filled */
+    int light[2], cover[2]; /* bounds */
+    signed char points[POINTS]
+                      [4]; /* u, v of the narrow cut and of the wide one; ends with 0 */
+} garment_part;
+
+/* u to the right, v down; of a HALF from the top of the middle to its bottom. In this order,
+ * one over the other. */
+/* clang-format off */
+static const garment_part parts[] = {
+    /* tops: inside of the neck, sleeves, body */
+    {TOPS | DRESS, 3, 20, 100, 0, HALF, 0, {35, 55}, {0, 90},
+     {{0, -90, 0, -84}, {18, -93, 27, -86}, {0, -70, 0, -58}}},
+    {PULLOVER | COAT, 0, 0, 100, 2, PAIR, 0, {78, 105}, {100, 100},
+     {{38, -86, 48, -80}, {52, -76, 58, -70}, {66, -20, 80, -18}, {72, 62, 92, 66},
+      {54, 64, 74, 74}, {46, -20, 54, -14}, {40, -40, 44, -34}}},
+    {SHIRT, 0, 40, 100, 2, PAIR, 0, {78, 105}, {100, 100},
+     {{38, -86, 48, -80}, {52, -76, 58, -70}, {66, -20, 80, -18}, {72, 56, 90, 60},
+      {54, 58, 72, 68}, {46, -20, 54, -14}, {40, -40, 44, -34}}},
+    {T_SHIRT, 0, 0, 100, 2, PAIR, 0, {78, 105}, {100, 100},
+     {{38, -86, 46, -82}, {52, -78, 60, -70}, {70, -42, 96, -44}, {52, -28, 82, -14},
+      {40, -36, 46, -26}}},
+    {SHIRT, 0, 0, 40, 2, PAIR, 0, {78, 105}, {100, 100},
+     {{38, -86, 46, -82}, {52, -78, 60, -70}, {70, -30, 94, -30}, {52, -18, 80, -6},
+      {40, -36, 46, -26}}},
+    {TOPS, 0, 0, 100, 1, HALF, 0, {100, 100}, {100, 100},
+     {{0, -86, 0, -70}, {18, -94, 27, -86}, {48, -80, 57, -70}, {45, -38, 54, -26},
+      {40, 18, 52, 26}, {42, 80, 58, 96}, {0, 83, 0, 99}}},
+    {COAT, 0, 0, 100, 1, HALF, 0, {95, 105}, {100, 100},
+     {{0, 10, 0, 15}, {40, 10, 52, 15}, {46, 90, 68, 102}, {0, 92, 0, 104}}},
+    {PULLOVER | COAT | SHIRT, 0, 40, 100, 1, PAIR, 5, {5, 25}, {25, 80},
+     {{50, -76, 57, -68}, {45, -36, 54, -26}, {42, 20, 54, 28}, {44, 50, 57, 70}}},
+    {T_SHIRT | SHIRT, 0, 0, 40, 1, PAIR, 5, {5, 25}, {25, 80},
+     {{50, -76, 57, -68}, {45, -36, 54, -26}}},
+    /* and what tells them apart */
+    {T_SHIRT, 3, 0, 35, 2, HALF, 0, {0, 180}, {30, 90},
+     {{0, -42, 0, -30}, {14, -42, 32, -30}, {14, -20, 32, 30}, {0, -16, 0, 34}}},
+    {PULLOVER, 0, 0, 100, 1, HALF, 10, {50, 70}, {0, 60}, {{42, 76, 58, 91}, {0, 78, 0, 93}}},
+    {PULLOVER, 3, 0, 20, 1, HALF, 0, {70, 90}, {90, 90},
+     {{0, -104, 0, -99}, {20, -104, 30, -97}, {24, -86, 36, -78}, {0, -80, 0, -72}}},
+    {COAT, 0, 0, 100, 1, ONE, 6, {20, 45}, {45, 100}, {{0, -76, -2, -62}, {1, 92, 2, 104}}},
+    {COAT, 3, 0, 65, 2, PAIR, 0, {70, 120}, {85, 85},
+     {{20, -97, 26, -90}, {28, -72, 34, -58}, {4, -52, 4, -24}, {2, -80, 2, -66}}},
+    {COAT, 2, 0, 50, 1, PAIR, 6, {40, 40}, {60, 60}, {{14, 34, 16, 40}, {36, 30, 38, 36}}},
+    {SHIRT, 3, 0, 80, 1, ONE, 5, {25, 150}, {10, 50}, {{0, -76, -2, -62}, {1, 82, 2, 97}}},
+    {SHIRT, 2, 0, 75, 2, PAIR, 0, {80, 130}, {85, 85},
+     {{18, -97, 25, -89}, {24, -84, 32, -74}, {4, -68, 4, -56}, {2, -82, 2, -72}}},
+    /* dress */
+    {DRESS, 3, 0, 30, 2, PAIR, 0, {78, 105}, {100, 100},
+     {{20, -93, 30, -88}, {36, -50, 50, -40}, {40, -12, 62, 10}, {30, -8, 50, 16},
+      {20, -54, 30, -46}}},
+    {DRESS, 3, 30, 60, 2, PAIR, 0, {78, 105}, {100, 100},
+     {{20, -94, 30, -88}, {40, -66, 56, -60}, {30, -52, 46, -46}, {18, -58, 28, -50}}},
+    {DRESS, 0, 0, 100, 1, HALF, 0, {100, 100}, {100, 100},
+     {{0, -90, 0, -66}, {12, -98, 20, -96}, {22, -96, 34, -92}, {20, -62, 33, -52},
+      {14, -26, 27, -18}, {20, 40, 44, 30}, {25, 92, 52, 98}, {0, 95, 0, 102}}},
+    {DRESS, 0, 0, 40, 1, HALF, 7, {5, 60}, {70, 70}, {{16, -26, 28, -18}, {0, -25, 0, -17}}},
+    /* trouser: legs, waistband, fly */
+    {TROUSER, 0, 0, 100, 1, HALF, 0, {100, 100}, {100, 100},
+     {{0, -96, 0, -90}, {26, -99, 38, -93}, {30, -60, 46, -52}, {29, -28, 46, -24},
+      {26, 92, 46, 98}, {4, 95, 16, 101}, {1, -44, 2, -22}}},
+    {TROUSER, 0, 0, 100, 1, HALF, 9, {50, 120}, {70, 70}, {{26, -92, 38, -86}, {0, -90, 0, -84}}},
+    {TROUSER, 0, 0, 100, 1, ONE, 4, {50, 50}, {10, 80}, {{0, -88, 1, -82}, {1, -44, 0, -22}}},
+    /* sandal: sole, heel, straps */
+    {SANDAL, 0, 0, 100, 0, ONE, 15, {60, 100}, {100, 100},
+     {{-96, 34, -86, 68}, {-45, 42, -42, 72}, {10, 42, 6, 46}, {50, 36, 48, 10}, {90, 32, 88, 0}}},
+    {SANDAL, 0, 45, 75, 0, ONE, 9, {50, 90}, {100, 100}, {{86, 34, 84, 2}, {84, 40, 82, 78}}},
+    {SANDAL, 0, 75, 100, 0, ONE, 0, {50, 90}, {100, 100},
+     {{-60, 42, -60, 70}, {0, 40, 10, 46}, {88, 34, 88, 2}, {86, 46, 86, 76}, {-50, 46, -50, 76}}},
+    {SANDAL, 0, 0, 100, 0, ONE, 13, {90, 110}, {100, 100},
+     {{-84, 36, -80, 66}, {-60, 0, -62, 26}, {-34, 40, -38, 64}}},
+    {SANDAL, 1, 35, 100, 0, ONE, 13, {90, 110}, {100, 100},
+     {{-56, 40, -54, 66}, {-34, -6, -34, 16}, {-4, 40, -8, 52}}},
+    {SANDAL, 1, 65, 100, 2, ONE, 13, {90, 110}, {100, 100},
+     {{-80, 36, -78, 64}, {-30, 6, -30, 20}, {24, -20, 36, -42}}},
+    {SANDAL, 3, 0, 75, 2, ONE, 11, {80, 110}, {100, 100},
+     {{86, 30, 86, 2}, {90, 0, 88, -34}, {72, -26, 66, -62}, {40, -20, 38, -50}, {26, 10, 30, -14},
+      {38, 38, 42, 12}}},
+    /* sneaker: upper, stripes, laces, sole */
+    {SNEAKER, 0, 0, 100, 1, ONE, 0, {100, 100}, {100, 100},
+     {{-94, 34, -86, 60}, {-92, 10, -78, 28}, {-46, -4, -40, 12}, {-4, -28, 4, -34},
+      {22, -32, 34, -44}, {56, -14, 60, -22}, {82, -30, 80, -48}, {92, 4, 88, 8}, {92, 36, 88, 60}}},
+    {SNEAKER, 3, 0, 60, 2, ONE, 8, {0, 200}, {80, 80}, {{4, -8, 16, -4}, {-8, 30, 34, 46}}},
+    {SNEAKER, 3, 0, 30, 2, ONE, 8, {0, 200}, {80, 80}, {{22, -8, 34, -4}, {10, 30, 52, 46}}},
+    {SNEAKER, 0, 0, 100, 1, ONE, 10, {20, 160}, {50, 50}, {{-2, -24, 6, -30}, {-44, 0, -36, 16}}},
+    {SNEAKER, 0, 0, 60, 1, ONE, 15, {120, 160}, {100, 100},
+     {{-93, 34, -86, 60}, {0, 39, 2, 65}, {92, 35, 88, 60}}},
+    {SNEAKER, 0, 60, 100, 1, ONE, 13, {40, 60}, {100, 100},
+     {{-93, 34, -86, 60}, {0, 39, 2, 65}, {92, 35, 88, 60}}},
+    /* bag: handle, body, flap or zip, clasp */
+    {BAG, 3, 12, 100, 2, HALF, 10, {70, 110}, {100, 100},
+     {{24, -30, 66, 0}, {22, -62, 60, -44}, {10, -80, 30, -62}, {0, -86, 0, -66}}},
+    {BAG, 0, 0, 100, 1, HALF, 0, {100, 100}, {100, 100},
+     {{0, -36, 0, -6}, {54, -36, 78, -6}, {60, -30, 86, 2}, {66, 50, 94, 76}, {60, 60, 86, 88},
+      {0, 62, 0, 90}}},
+    {BAG, 0, 0, 50, 1, HALF, 6, {30, 50}, {30, 90},
+     {{58, -30, 84, 0}, {46, 2, 66, 30}, {0, 14, 0, 40}}},
+    {BAG, 0, 50, 100, 1, HALF, 6, {40, 60}, {10, 90}, {{58, -24, 84, 8}, {0, -24, 0, 8}}},
+    {BAG, 2, 0, 50, 1, ONE, 12, {0, 180}, {90, 90}, {{-6, 12, -6, 40}, {6, 12, 6, 40}}},
+    /* boot: upper, heel, sole, trim */
+    {BOOT, 0, 0, 100, 1, ONE, 0, {100, 100}, {100, 100},
+     {{-94, 64, -82, 76}, {-90, 36, -76, 46}, {-50, 26, -42, 34}, {-10, 4, 8, 8}, {-8, -50, 16, -90},
+      {82, -48, 88, -88}, {78, 14, 82, 10}, {88, 60, 88, 48}, {40, 66, 48, 48}, {-80, 68, -70, 80}}},
+    {BOOT, 0, 0, 100, 1, ONE, 0, {30, 120}, {100, 100},
+     {{46, 60, 50, 46}, {88, 60, 88, 46}, {86, 80, 84, 90}, {52, 80, 60, 90}}},
+    {BOOT, 0, 0, 100, 1, ONE, 10, {30, 120}, {100, 100},
+     {{-90, 66, -78, 78}, {-6, 68, -4, 74}, {50, 62, 50, 50}}},
+    {BOOT, 3, 0, 60, 2, ONE, 11, {20, 130}, {70, 70}, {{24, -44, 56, -78}, {20, 10, 46, 24}}},
+};
+/* clang-format on */
+
+/* --- filling ------------------------------------------------------------------------ */
+
+typedef struct point {
+    float x, y; /* in pixels */
+} point;
+
+/* What is being drawn. */
+typedef struct garment_canvas {
+    sonde__data_picture *picture;
+    sonde__data_dice *dice;
+    float xu, xv, x0, yu, yv, y0;     /* x = xu u + xv v + x0, y = yu u + yv v + y0 */
+    float bend, phase;                /* u grows by bend sin(2 v + phase) */
+    float area[SONDE__SIDE * STRIDE]; /* the shape so far */
+    point outline[2 * POINTS];
+    int count;
+} garment_canvas;
+
+/* The part of an edge within one row, from x0 to x1 over a height of dy. */
+static void add_in_row(float *row, float x0, float x1, float dy)
 {
-    return sonde__data_dice_between(dice, 0.0f, 1.0f) < probability;
-}
+    const float left = fminf(fmaxf(fminf(x0, x1), 0.0f), (float)SONDE__SIDE);
+    const float right = fminf(fmaxf(fmaxf(x0, x1), 0.0f), (float)SONDE__SIDE);
+    const int first = SONDE_MIN((int)left, SONDE__SIDE - 1);
+    const int last = SONDE_MAX(first + 1, (int)ceilf(right));
 
-/* === shoes and bags ================================================================= */
+    for (int x = first; x < last; x++) { /* each pixel gets a share of dy */
+        const float a = fmaxf(left, (float)x), b = fminf(right, (float)(x + 1));
+        const float share = last == first + 1 ? dy : dy * (b - a) / (right - left);
+        const float middle = 0.5f * (a + b) - (float)x;
 
-/* The sole line: toe, ball of the foot, arch, heel. */
-typedef struct last {
-    float toe, heel;   /* u of the ends */
-    float ground;      /* v */
-    float heel_height; /* how far the heel is lifted */
-} last;
-
-static void draw_sandal_sole(sonde__data_canvas *canvas, const last *l, bool wedge,
-                             float thickness, float brightness)
-{
-    const float lift = l->ground - l->heel_height;
-
-    sonde__data_canvas_point(canvas, l->toe, l->ground - 0.06f);
-    sonde__data_canvas_curve(canvas, l->toe + 0.5f, l->ground, 0.05f,
-                             l->ground - 0.5f * l->heel_height);
-    sonde__data_canvas_curve(canvas, 0.45f, lift, l->heel, lift);
-    sonde__data_canvas_stroke(canvas, thickness);
-    sonde__data_canvas_paint(canvas, brightness, 1.0f);
-    if (wedge) {
-        sonde__data_canvas_point(canvas, l->toe + 0.25f, l->ground);
-        sonde__data_canvas_curve(canvas, -0.1f, l->ground - 0.45f * l->heel_height,
-                                 l->heel, lift);
-        sonde__data_canvas_point(canvas, l->heel - 0.03f, l->ground + 0.04f);
-        sonde__data_canvas_point(canvas, l->toe + 0.3f, l->ground + 0.04f);
-        sonde__data_canvas_close(canvas);
-    } else {
-        sonde__data_canvas_point(canvas, l->heel - 0.06f, lift);
-        sonde__data_canvas_point(canvas, l->heel - 0.10f, l->ground + 0.04f);
-        sonde__data_canvas_stroke(canvas, 0.09f);
+        row[x] += share * (1.0f - middle);
+        row[x + 1] += share * middle;
     }
-    sonde__data_canvas_paint(canvas, brightness * 0.85f, 1.0f);
 }
 
-/* Bands over the toes, from the sole and back to it. */
-static void draw_toe_straps(sonde__data_canvas *canvas, sonde__data_dice *dice,
-                            const last *l, float width, float brightness)
+static void add_edge(garment_canvas *canvas, point from, point to)
 {
-    const int straps = 1 + (int)sonde__data_dice_between(dice, 0.0f, 2.99f);
+    const point top = from.y < to.y ? from : to, bottom = from.y < to.y ? to : from;
+    const float way = from.y < to.y ? 1.0f : -1.0f;
+    const float slope = (bottom.x - top.x) / fmaxf(bottom.y - top.y, 1e-6f);
 
-    for (int i = 0; i < straps; i++) {
-        const float u = l->toe + 0.22f + 0.24f * (float)i;
-        const float v = l->ground - 0.06f - 0.12f * l->heel_height * (float)i;
-        const float up = sonde__data_dice_between(dice, 0.34f, 0.52f);
+    for (int row = (int)fmaxf(top.y, 0.0f); row < SONDE__SIDE && (float)row < bottom.y;
+         row++) {
+        const float start = fmaxf(top.y, (float)row);
+        const float end = fminf(bottom.y, (float)(row + 1));
 
-        sonde__data_canvas_point(canvas, u - 0.12f, v);
-        sonde__data_canvas_curve(canvas, u + 0.02f, v - up, u + 0.34f, v - 0.04f);
-        sonde__data_canvas_stroke(canvas, width);
-    }
-    sonde__data_canvas_paint(canvas, brightness, 1.0f);
-}
-
-/* A loop around the ankle, held by the heel, sometimes tied to the toes. */
-static void draw_ankle_strap(sonde__data_canvas *canvas, sonde__data_dice *dice,
-                             const last *l, float width, float brightness)
-{
-    const float lift = l->ground - l->heel_height;
-    const float up = lift - sonde__data_dice_between(dice, 0.34f, 0.62f);
-
-    sonde__data_canvas_point(canvas, l->heel - 0.05f, lift);
-    sonde__data_canvas_curve(canvas, l->heel + 0.02f, 0.5f * (up + lift), l->heel - 0.1f,
-                             up);
-    sonde__data_canvas_curve(canvas, 0.55f, up - 0.1f, 0.3f, up + 0.08f);
-    if (sonde__data_dice_chance(dice, 0.5f)) {
-        sonde__data_canvas_curve(canvas, 0.1f, up + 0.4f, -0.3f, l->ground - 0.22f);
-    } else {
-        sonde__data_canvas_curve(canvas, 0.38f, up + 0.2f, 0.44f, lift);
-    }
-    sonde__data_canvas_stroke(canvas, width);
-    sonde__data_canvas_paint(canvas, brightness, 1.0f);
-    if (sonde__data_dice_chance(dice, 0.3f)) { /* the leather behind the heel */
-        sonde__data_canvas_point(canvas, l->heel - 0.02f, lift);
-        sonde__data_canvas_point(canvas, l->heel - 0.08f, up);
-        sonde__data_canvas_point(canvas, l->heel - 0.3f, lift);
-        sonde__data_canvas_close(canvas);
-        sonde__data_canvas_paint(canvas, brightness * 0.9f, 1.0f);
+        add_in_row(canvas->area + row * STRIDE, top.x + (start - top.y) * slope,
+                   top.x + (end - top.y) * slope, way * (end - start));
     }
 }
 
-static void draw_sandal(sonde__data_canvas *canvas, sonde__data_dice *dice,
-                        float brightness)
+/* All outlines turn the same way: opposite ones would cancel each other. */
+static void add_outline(garment_canvas *canvas, const point *outline, int count)
 {
-    const bool high = sonde__data_dice_chance(dice, 0.5f);
-    const last l = {sonde__data_dice_between(dice, -0.98f, -0.85f),
-                    sonde__data_dice_between(dice, 0.8f, 0.95f),
-                    high ? sonde__data_dice_between(dice, 0.5f, 0.75f)
-                         : sonde__data_dice_between(dice, 0.3f, 0.5f),
-                    high ? sonde__data_dice_between(dice, 0.35f, 0.75f)
-                         : sonde__data_dice_between(dice, 0.03f, 0.22f)};
-    const float width = sonde__data_dice_between(dice, 0.10f, 0.18f);
-    const float light = fmaxf(brightness, 0.35f); /* thin things must be seen */
+    float twice = 0.0f;
 
-    draw_sandal_sole(canvas, &l, high && sonde__data_dice_chance(dice, 0.5f),
-                     sonde__data_dice_between(dice, 0.12f, 0.2f),
-                     light * sonde__data_dice_between(dice, 0.6f, 1.0f));
-    draw_toe_straps(canvas, dice, &l, width, light);
-    if (sonde__data_dice_chance(dice, 0.75f)) {
-        draw_ankle_strap(canvas, dice, &l, width * 0.85f,
-                         light * sonde__data_dice_between(dice, 0.8f, 1.1f));
+    for (int i = 0; i < count; i++) {
+        const point a = outline[i], b = outline[(i + 1) % count];
+
+        twice += a.x * b.y - b.x * a.y;
+    }
+    for (int i = 0; i < count; i++) {
+        const point a = outline[i], b = outline[(i + 1) % count];
+
+        add_edge(canvas, twice < 0.0f ? b : a, twice < 0.0f ? a : b);
     }
 }
 
-/* A strip along the ground, toe and heel rounded. */
-static void draw_sole(sonde__data_canvas *canvas, const last *l, float thickness,
-                      float brightness)
+/* The open line through the points as a shape, width pixels wide. */
+static void add_line(garment_canvas *canvas, float width)
 {
-    sonde__data_canvas_point(canvas, l->toe + 0.02f, l->ground - 0.4f * thickness);
-    sonde__data_canvas_curve(canvas, -0.2f, l->ground + 0.02f, l->heel,
-                             l->ground - 0.3f * thickness);
-    sonde__data_canvas_stroke(canvas, thickness);
-    sonde__data_canvas_paint(canvas, brightness, 1.0f);
+    for (int i = 0; i + 1 < canvas->count; i++) {
+        const point a = canvas->outline[i], b = canvas->outline[i + 1];
+        const float dx = b.x - a.x, dy = b.y - a.y;
+        const float half = 0.5f * width / fmaxf(hypotf(dx, dy), 1e-3f);
+        const float nx = -dy * half, ny = dx * half, ex = 0.5f * ny, ey = -0.5f * nx;
+        const point quad[4] = {{a.x + nx - ex, a.y + ny - ey},
+                               {b.x + nx + ex, b.y + ny + ey},
+                               {b.x - nx + ex, b.y - ny + ey},
+                               {a.x - nx - ex, a.y - ny - ey}};
+
+        add_outline(canvas, quad, 4);
+    }
 }
 
-static void draw_sneaker(sonde__data_canvas *canvas, sonde__data_dice *dice,
-                         float brightness)
+/* Paints the shape and starts an empty one. */
+static void paint(garment_canvas *canvas, float brightness, float cover)
 {
-    const last l = {sonde__data_dice_between(dice, -0.98f, -0.88f),
-                    sonde__data_dice_between(dice, 0.86f, 0.97f),
-                    sonde__data_dice_between(dice, 0.35f, 0.5f), 0.0f};
-    const float collar =
-        sonde__data_dice_chance(dice, 0.85f)
-            ? sonde__data_dice_between(dice, -0.5f, -0.22f)
-            : sonde__data_dice_between(dice, -0.8f, -0.5f); /* to the ankle */
-    const float toe_top = l.ground - sonde__data_dice_between(dice, 0.22f, 0.36f);
-    const float throat = sonde__data_dice_between(dice, 0.0f, 0.3f);
+    sonde__data_picture *picture = canvas->picture;
 
-    sonde__data_canvas_point(canvas, l.toe, l.ground - 0.08f); /* the upper */
-    sonde__data_canvas_curve(canvas, l.toe + 0.02f, toe_top, l.toe + 0.38f,
-                             toe_top - 0.04f);
-    sonde__data_canvas_curve(canvas, throat - 0.3f, toe_top - 0.12f, throat, collar);
-    sonde__data_canvas_curve(canvas, 0.5f * (throat + l.heel), collar + 0.25f,
-                             l.heel - 0.06f, collar - 0.02f);
-    sonde__data_canvas_curve(canvas, l.heel - 0.02f, 0.1f, l.heel, l.ground - 0.05f);
-    sonde__data_canvas_close(canvas);
-    sonde__data_canvas_paint(canvas, brightness, 1.0f);
-    if (sonde__data_dice_chance(dice, 0.6f)) { /* stripes on the side */
-        const float slant = sonde__data_dice_between(dice, -0.25f, 0.3f);
-        const int stripes = sonde__data_dice_chance(dice, 0.5f) ? 3 : 1;
+    for (int y = 0; y < SONDE__SIDE; y++) {
+        float sum = 0.0f;
 
-        for (int i = 0; i < stripes; i++) {
-            const float u = 0.05f + 0.17f * (float)i;
+        for (int x = 0; x < SONDE__SIDE; x++) {
+            const int i = y * SONDE__SIDE + x;
 
-            sonde__data_canvas_point(canvas, u, collar + 0.35f);
-            sonde__data_canvas_point(canvas, u + slant, l.ground - 0.12f);
-            sonde__data_canvas_stroke(canvas, 0.08f);
+            sum += canvas->area[y * STRIDE + x];
+            const float covered = fminf(fabsf(sum), 1.0f);
+
+            picture->light[i] +=
+                covered * cover * (brightness * picture->cloth[i] - picture->light[i]);
+            picture->drawn[i] = fmaxf(picture->drawn[i], covered);
         }
-        sonde__data_canvas_paint(canvas, sonde__data_dice_between(dice, 0.0f, 1.0f),
-                                 0.8f);
     }
-    sonde__data_canvas_point(canvas, throat, collar + 0.04f); /* laces */
-    sonde__data_canvas_point(canvas, l.toe + 0.5f, toe_top - 0.02f);
-    sonde__data_canvas_stroke(canvas, 0.1f);
-    sonde__data_canvas_paint(canvas, sonde__data_dice_between(dice, 0.2f, 1.0f), 0.5f);
-    draw_sole(canvas, &l, sonde__data_dice_between(dice, 0.10f, 0.2f),
-              sonde__data_dice_chance(dice, 0.6f) ? fminf(1.0f, brightness * 1.4f)
-                                                  : brightness * 0.5f);
+    memset(canvas->area, 0, sizeof canvas->area);
 }
 
-static void draw_boot(sonde__data_canvas *canvas, sonde__data_dice *dice,
-                      float brightness)
+/* --- drawing ------------------------------------------------------------------------ */
+
+static void add_point(garment_canvas *canvas, float u, float v)
 {
-    const last l = {sonde__data_dice_between(dice, -0.95f, -0.8f),
-                    sonde__data_dice_between(dice, 0.78f, 0.92f),
-                    sonde__data_dice_between(dice, 0.68f, 0.85f),
-                    sonde__data_dice_between(dice, 0.05f, 0.32f)};
-    const float shaft = sonde__data_dice_between(dice, -0.92f, -0.45f);
-    const float front = sonde__data_dice_between(dice, -0.05f, 0.22f);
-    const float sole = l.ground - l.heel_height * 0.4f;
-    const float lift = l.ground - l.heel_height;
+    const float bent = u * (1.0f + canvas->bend * sinf(2.0f * v + canvas->phase));
 
-    sonde__data_canvas_point(canvas, l.toe, sole - 0.04f); /* the upper */
-    sonde__data_canvas_curve(canvas, l.toe, sole - 0.32f, l.toe + 0.4f, sole - 0.38f);
-    sonde__data_canvas_curve(canvas, front - 0.1f, sole - 0.5f, front, shaft + 0.4f);
-    sonde__data_canvas_point(canvas, front - 0.03f, shaft);
-    sonde__data_canvas_curve(canvas, 0.5f * (front + l.heel), shaft + 0.05f,
-                             l.heel - 0.02f, shaft);
-    sonde__data_canvas_curve(canvas, l.heel - 0.1f, 0.2f, l.heel, lift);
-    sonde__data_canvas_curve(canvas, 0.1f, sole - 0.04f, l.toe + 0.1f, sole);
-    sonde__data_canvas_close(canvas);
-    sonde__data_canvas_paint(canvas, brightness, 1.0f);
-    sonde__data_canvas_point(canvas, 0.42f, lift - 0.03f); /* the heel */
-    sonde__data_canvas_point(canvas, l.heel, lift - 0.03f);
-    sonde__data_canvas_point(canvas, l.heel - 0.04f, l.ground + 0.06f);
-    sonde__data_canvas_point(canvas, 0.52f, l.ground + 0.06f);
-    sonde__data_canvas_close(canvas);
-    sonde__data_canvas_point(canvas, l.toe + 0.05f, sole);
-    sonde__data_canvas_curve(canvas, -0.1f, sole + 0.04f, 0.5f, lift);
-    sonde__data_canvas_stroke(canvas, 0.1f);
-    sonde__data_canvas_paint(
-        canvas, brightness * sonde__data_dice_between(dice, 0.3f, 1.2f), 1.0f);
-    if (sonde__data_dice_chance(dice, 0.6f)) { /* a zip, elastic or laces */
-        const float u = sonde__data_dice_between(dice, front + 0.15f, 0.6f);
-
-        sonde__data_canvas_point(canvas, u, shaft + 0.08f);
-        sonde__data_canvas_point(canvas, u - 0.06f, sole - 0.35f);
-        sonde__data_canvas_stroke(canvas, sonde__data_dice_between(dice, 0.05f, 0.18f));
-        sonde__data_canvas_paint(
-            canvas, brightness * sonde__data_dice_between(dice, 0.2f, 1.3f), 0.7f);
-    }
+    canvas->outline[canvas->count++] =
+        (point){canvas->xu * bent + canvas->xv * v + canvas->x0,
+                canvas->yu * bent + canvas->yv * v + canvas->y0};
 }
 
-static void draw_handle(sonde__data_canvas *canvas, float half, float top, float up,
-                        float width, float brightness)
+/* The outline of a part, or of its mirror image with side -1; cut is 0 to 1. */
+static void add_part(garment_canvas *canvas, const garment_part *part, float side,
+                     float cut)
 {
-    sonde__data_canvas_point(canvas, -half, top + 0.03f);
-    sonde__data_canvas_curve(canvas, -half * 0.95f, up, 0.0f, up);
-    sonde__data_canvas_curve(canvas, half * 0.95f, up, half, top + 0.03f);
-    sonde__data_canvas_stroke(canvas, width);
-    sonde__data_canvas_paint(canvas, brightness, 1.0f);
-}
+    float u[POINTS], v[POINTS];
+    int count = 0;
 
-static void draw_bag(sonde__data_canvas *canvas, sonde__data_dice *dice, float brightness)
-{
-    const float top = sonde__data_dice_between(dice, -0.4f, 0.0f);
-    const float bottom = sonde__data_dice_between(dice, 0.55f, 0.92f);
-    const float below = sonde__data_dice_between(dice, 0.62f, 0.95f);
-    const float above = below * sonde__data_dice_between(dice, 0.75f, 1.02f);
-    const float round = sonde__data_dice_between(dice, 0.02f, 0.22f);
-    const bool flap = sonde__data_dice_chance(dice, 0.5f);
+    for (; count < POINTS; count++) {
+        const signed char *p = part->points[count];
 
-    if (sonde__data_dice_chance(dice, 0.88f)) {
-        draw_handle(canvas, above * sonde__data_dice_between(dice, 0.35f, 0.9f), top,
-                    top - sonde__data_dice_between(dice, 0.3f, 0.62f),
-                    sonde__data_dice_between(dice, 0.06f, 0.14f),
-                    brightness * sonde__data_dice_between(dice, 0.7f, 1.1f));
-    }
-    sonde__data_canvas_point(canvas, 0.0f, top);
-    sonde__data_canvas_point(canvas, above - round * 0.6f, top);
-    sonde__data_canvas_curve(canvas, above, top, above, top + round);
-    sonde__data_canvas_point(canvas, below, bottom - round);
-    sonde__data_canvas_curve(canvas, below, bottom, below - round, bottom);
-    sonde__data_canvas_point(canvas, 0.0f, bottom + 0.02f);
-    sonde__data_canvas_mirror(canvas);
-    sonde__data_canvas_close(canvas);
-    sonde__data_canvas_paint(canvas, brightness, 1.0f);
-    if (flap) {
-        const float down =
-            top + (bottom - top) * sonde__data_dice_between(dice, 0.3f, 0.65f);
-
-        sonde__data_canvas_point(canvas, -above, top + 0.05f);
-        sonde__data_canvas_curve(canvas, -above, down, 0.0f, down);
-        sonde__data_canvas_curve(canvas, above, down, above, top + 0.05f);
-        sonde__data_canvas_stroke(canvas, 0.06f);
-        sonde__data_canvas_paint(canvas, brightness * 0.4f,
-                                 sonde__data_dice_between(dice, 0.3f, 0.9f));
-    } else {
-        sonde__data_canvas_point(canvas, -above * 0.95f, top + 0.1f); /* a zip */
-        sonde__data_canvas_point(canvas, above * 0.95f, top + 0.1f);
-        sonde__data_canvas_stroke(canvas, 0.06f);
-        sonde__data_canvas_paint(canvas, brightness * 0.5f,
-                                 sonde__data_dice_between(dice, 0.1f, 0.9f));
-    }
-    if (sonde__data_dice_chance(dice, 0.5f)) { /* a clasp */
-        const float v = 0.5f * (top + bottom);
-
-        sonde__data_canvas_point(canvas, -0.06f, v);
-        sonde__data_canvas_point(canvas, 0.06f, v);
-        sonde__data_canvas_stroke(canvas, 0.12f);
-        sonde__data_canvas_paint(canvas,
-                                 sonde__data_dice_chance(dice, 0.7f) ? 1.0f : 0.1f, 0.9f);
-    }
-}
-
-/* === clothes ======================================================================== */
-
-/* Measures of a top; half widths, and heights from the collar (-1) down. */
-typedef struct cut {
-    float top, hem;
-    float neck, neck_depth;
-    float shoulder, slope;
-    float chest, arm; /* arm: depth of the arm hole */
-    float waist, waist_at, hem_width;
-    float sleeve, cuff, spread; /* length, width at the end, angle from hanging */
-    bool pointed;               /* V neck */
-} cut;
-
-static void draw_sleeve(sonde__data_canvas *canvas, const cut *c, float side,
-                        float brightness)
-{
-    const float su = c->shoulder, sv = c->top + c->slope;
-    const float au = c->chest * 0.96f, av = sv + c->arm;
-    const float du = sinf(c->spread), dv = cosf(c->spread);
-    const float eu = su + du * c->sleeve, ev = sv + dv * c->sleeve;
-
-    sonde__data_canvas_point(canvas, side * (su - 0.10f), sv - 0.02f);
-    sonde__data_canvas_curve(canvas, side * (su + 0.5f * du * c->sleeve + 0.06f),
-                             sv + 0.45f * dv * c->sleeve, side * eu, ev);
-    sonde__data_canvas_point(canvas, side * (eu - dv * c->cuff), ev + du * c->cuff);
-    sonde__data_canvas_point(canvas, side * au, av);
-    sonde__data_canvas_point(canvas, side * (au - 0.15f), av - 0.3f * c->arm);
-    sonde__data_canvas_close(canvas);
-    sonde__data_canvas_paint(canvas, brightness, 1.0f);
-}
-
-/* The edge between sleeve and body, in shadow. */
-static void draw_arm_hole(sonde__data_canvas *canvas, const cut *c, float side,
-                          float shadow)
-{
-    const float v = c->top + c->slope;
-
-    sonde__data_canvas_point(canvas, side * c->shoulder, v);
-    sonde__data_canvas_curve(canvas, side * (c->chest - 0.06f), v + 0.6f * c->arm,
-                             side * c->chest, v + c->arm);
-    if (c->sleeve > 0.8f) {
-        sonde__data_canvas_curve(canvas, side * (c->waist + 0.02f), c->waist_at,
-                                 side * c->hem_width, fminf(c->hem, v + c->sleeve));
-    }
-    sonde__data_canvas_stroke(canvas, 0.05f);
-    sonde__data_canvas_paint(canvas, 0.15f, shadow);
-}
-
-static void draw_body(sonde__data_canvas *canvas, const cut *c, float brightness)
-{
-    const float v = c->top + c->slope;
-
-    sonde__data_canvas_point(canvas, 0.0f, c->top + c->neck_depth);
-    if (c->pointed) {
-        sonde__data_canvas_point(canvas, c->neck, c->top);
-    } else {
-        sonde__data_canvas_curve(canvas, c->neck * 0.9f, c->top + c->neck_depth, c->neck,
-                                 c->top);
-    }
-    sonde__data_canvas_point(canvas, c->shoulder, v);
-    sonde__data_canvas_curve(canvas, c->chest - 0.05f, v + 0.5f * c->arm, c->chest,
-                             v + c->arm);
-    sonde__data_canvas_curve(canvas, c->waist, c->waist_at, c->hem_width, c->hem);
-    sonde__data_canvas_point(canvas, 0.0f, c->hem + 0.03f);
-    sonde__data_canvas_mirror(canvas);
-    sonde__data_canvas_close(canvas);
-    sonde__data_canvas_paint(canvas, brightness, 1.0f);
-}
-
-/* Sleeves, body, the inside of the neck. */
-static void draw_top(sonde__data_canvas *canvas, sonde__data_dice *dice, const cut *c,
-                     float brightness)
-{
-    const float sleeve_light = brightness * sonde__data_dice_between(dice, 0.78f, 1.05f);
-    const float shadow = sonde__data_dice_between(dice, 0.25f, 0.8f);
-
-    if (c->neck_depth > 0.05f) {
-        sonde__data_canvas_point(canvas, c->neck, c->top - 0.01f);
-        sonde__data_canvas_curve(canvas, 0.0f, c->top - 0.05f, -c->neck, c->top - 0.01f);
-        sonde__data_canvas_curve(canvas, 0.0f, c->top + 1.9f * c->neck_depth, c->neck,
-                                 c->top);
-        sonde__data_canvas_close(canvas);
-        sonde__data_canvas_paint(canvas, brightness * 0.45f,
-                                 sonde__data_dice_between(dice, 0.0f, 0.9f));
-    }
-    for (int i = 0; c->sleeve > 0.0f && i < 2; i++) {
-        draw_sleeve(canvas, c, i == 0 ? 1.0f : -1.0f, sleeve_light);
-    }
-    draw_body(canvas, c, brightness);
-    for (int i = 0; c->sleeve > 0.0f && i < 2; i++) {
-        draw_arm_hole(canvas, c, i == 0 ? 1.0f : -1.0f, shadow);
-    }
-}
-
-/* A line down the front, from the neck to v, with or without buttons. */
-static void draw_front(sonde__data_canvas *canvas, sonde__data_dice *dice, const cut *c,
-                       float brightness, float opacity)
-{
-    const bool dark = sonde__data_dice_chance(dice, 0.7f);
-
-    sonde__data_canvas_point(canvas, 0.0f, c->top + c->neck_depth);
-    sonde__data_canvas_point(canvas, sonde__data_dice_between(dice, -0.03f, 0.03f),
-                             c->hem);
-    sonde__data_canvas_stroke(canvas, sonde__data_dice_between(dice, 0.04f, 0.08f));
-    sonde__data_canvas_paint(
-        canvas, dark ? brightness * 0.3f : fminf(brightness * 1.5f, 1.0f), opacity);
-    if (sonde__data_dice_chance(dice, 0.5f)) {
-        const float step = sonde__data_dice_between(dice, 0.22f, 0.34f);
-
-        const float first = c->top + c->neck_depth + 0.12f;
-        const int buttons = (int)((c->hem - 0.1f - first) / step) + 1;
-
-        for (int i = 0; i < buttons; i++) {
-            const float v = first + step * (float)i;
-
-            sonde__data_canvas_point(canvas, 0.05f, v);
-            sonde__data_canvas_point(canvas, 0.05f, v + 0.05f);
-            sonde__data_canvas_stroke(canvas, 0.07f);
+        if (p[0] == 0 && p[1] == 0) {
+            break;
         }
-        sonde__data_canvas_paint(canvas, dark ? 1.0f : 0.1f, opacity * 0.8f);
+        u[count] = side * 0.01f * ((float)p[0] + cut * (float)(p[2] - p[0]));
+        v[count] = 0.01f * ((float)p[1] + cut * (float)(p[3] - p[1]));
     }
-}
-
-/* Two flaps beside the neck: a shirt's collar, a coat's lapels when long. */
-static void draw_collar(sonde__data_canvas *canvas, const cut *c, float length,
-                        float brightness)
-{
-    for (int i = 0; i < 2; i++) {
-        const float side = i == 0 ? 1.0f : -1.0f;
-
-        sonde__data_canvas_point(canvas, side * c->neck * 1.05f, c->top - 0.03f);
-        sonde__data_canvas_point(canvas, side * (c->neck * 1.2f),
-                                 c->top + 0.55f * length);
-        sonde__data_canvas_point(canvas, side * 0.04f, c->top + length);
-        sonde__data_canvas_point(canvas, side * 0.02f, c->top + c->neck_depth * 0.8f);
-        sonde__data_canvas_close(canvas);
+    canvas->count = 0;
+    for (int i = 0; i < count; i++) {
+        add_point(canvas, u[i], v[i]);
     }
-    sonde__data_canvas_paint(canvas, brightness, 0.85f);
-}
-
-static cut cut_of_top(sonde__data_dice *dice)
-{
-    cut c = {0};
-
-    c.top = sonde__data_dice_between(dice, -0.95f, -0.82f);
-    c.hem = sonde__data_dice_between(dice, 0.78f, 0.96f);
-    c.neck = sonde__data_dice_between(dice, 0.17f, 0.28f);
-    c.neck_depth = sonde__data_dice_between(dice, 0.05f, 0.18f);
-    c.shoulder = sonde__data_dice_between(dice, 0.48f, 0.58f);
-    c.slope = sonde__data_dice_between(dice, 0.10f, 0.20f);
-    c.chest = c.shoulder - sonde__data_dice_between(dice, 0.0f, 0.08f);
-    c.arm = sonde__data_dice_between(dice, 0.36f, 0.50f);
-    c.waist = c.chest - sonde__data_dice_between(dice, -0.02f, 0.12f);
-    c.waist_at = sonde__data_dice_between(dice, 0.1f, 0.35f);
-    c.hem_width = c.waist + sonde__data_dice_between(dice, -0.02f, 0.12f);
-    return c;
-}
-
-/* Sleeves to the wrist, hanging. */
-static void long_sleeves(sonde__data_dice *dice, cut *c)
-{
-    c->sleeve = sonde__data_dice_between(dice, 1.25f, 1.62f);
-    c->cuff = sonde__data_dice_between(dice, 0.17f, 0.24f);
-    c->spread = sonde__data_dice_between(dice, 0.10f, 0.26f);
-}
-
-static void short_sleeves(sonde__data_dice *dice, cut *c)
-{
-    c->sleeve = sonde__data_dice_between(dice, 0.36f, 0.66f);
-    c->cuff = sonde__data_dice_between(dice, 0.30f, 0.42f);
-    c->spread = sonde__data_dice_between(dice, 0.45f, 0.95f);
-}
-
-static void draw_t_shirt(sonde__data_canvas *canvas, sonde__data_dice *dice,
-                         float brightness)
-{
-    cut c = cut_of_top(dice);
-
-    c.pointed = sonde__data_dice_chance(dice, 0.2f);
-    if (sonde__data_dice_chance(dice, 0.07f)) {
-        c.sleeve = 0.0f;
-        c.shoulder *= 0.8f;
+    for (int i = count - 1; part->sides == HALF && i >= 0; i--) {
+        add_point(canvas, -u[i], v[i]);
+    }
+    if (part->width > 0) {
+        add_line(canvas, 0.01f * (float)part->width * canvas->yv);
     } else {
-        short_sleeves(dice, &c);
-    }
-    draw_top(canvas, dice, &c, brightness);
-    if (sonde__data_dice_chance(dice, 0.35f)) { /* a print on the chest */
-        const float u = sonde__data_dice_between(dice, 0.12f, 0.32f);
-        const float v = sonde__data_dice_between(dice, -0.45f, -0.2f);
-        const float down = sonde__data_dice_between(dice, 0.15f, 0.6f);
-
-        sonde__data_canvas_point(canvas, 0.0f, v);
-        sonde__data_canvas_curve(canvas, u, v, u, v + 0.5f * down);
-        sonde__data_canvas_curve(canvas, u, v + down, 0.0f, v + down);
-        sonde__data_canvas_mirror(canvas);
-        sonde__data_canvas_close(canvas);
-        sonde__data_canvas_paint(canvas, sonde__data_dice_between(dice, 0.0f, 1.0f),
-                                 sonde__data_dice_between(dice, 0.3f, 0.9f));
+        add_outline(canvas, canvas->outline, canvas->count);
     }
 }
 
-static void draw_pullover(sonde__data_canvas *canvas, sonde__data_dice *dice,
-                          float brightness)
+static float within(sonde__data_dice *dice, const int bounds[2])
 {
-    cut c = cut_of_top(dice);
-    const float band = sonde__data_dice_between(dice, 0.0f, 0.6f);
-
-    long_sleeves(dice, &c);
-    c.neck_depth *= 0.8f;
-    draw_top(canvas, dice, &c, brightness);
-    sonde__data_canvas_point(canvas, -c.hem_width,
-                             c.hem - 0.06f); /* ribbing at the hem */
-    sonde__data_canvas_point(canvas, c.hem_width, c.hem - 0.06f);
-    sonde__data_canvas_stroke(canvas, 0.1f);
-    sonde__data_canvas_paint(canvas, brightness * 0.6f, band);
-    if (sonde__data_dice_chance(dice, 0.15f)) { /* a hood, or a polo neck */
-        sonde__data_canvas_point(canvas, c.neck * 1.3f, c.top + 0.12f);
-        sonde__data_canvas_curve(canvas, c.neck * 1.4f, c.top - 0.12f, 0.0f,
-                                 c.top - 0.12f);
-        sonde__data_canvas_mirror(canvas);
-        sonde__data_canvas_close(canvas);
-        sonde__data_canvas_paint(canvas, brightness * 0.8f, 0.9f);
-    }
+    return 0.01f * sonde__data_dice_between(dice, (float)bounds[0], (float)bounds[1]);
 }
 
-static void draw_coat(sonde__data_canvas *canvas, sonde__data_dice *dice,
-                      float brightness)
+static void set_pose(garment_canvas *canvas)
 {
-    cut c = cut_of_top(dice);
+    sonde__data_dice *dice = canvas->dice;
+    const float middle = 0.5f * (float)SONDE__SIDE;
+    const float size = middle * sonde__data_dice_between(dice, 0.86f, 1.0f);
+    const float wide = size * sonde__data_dice_between(dice, 0.86f, 1.06f);
+    const float angle = sonde__data_dice_between(dice, -0.09f, 0.09f);
+    const float shear = sonde__data_dice_between(dice, -0.06f, 0.06f);
 
-    long_sleeves(dice, &c);
-    c.hem = sonde__data_dice_between(dice, 0.86f, 1.0f);
-    c.hem_width += sonde__data_dice_between(dice, 0.0f, 0.10f);
-    c.neck_depth *= sonde__data_dice_between(dice, 0.8f, 1.8f);
-    c.pointed = sonde__data_dice_chance(dice, 0.7f);
-    draw_top(canvas, dice, &c, brightness);
-    draw_front(canvas, dice, &c, brightness, sonde__data_dice_between(dice, 0.45f, 1.0f));
-    if (sonde__data_dice_chance(dice, 0.65f)) {
-        draw_collar(canvas, &c, sonde__data_dice_between(dice, 0.3f, 0.7f),
-                    brightness * sonde__data_dice_between(dice, 0.7f, 1.2f));
-    }
-    for (int i = sonde__data_dice_chance(dice, 0.5f) ? 0 : 2; i < 2; i++) { /* pockets */
-        const float side = i == 0 ? 1.0f : -1.0f;
-
-        sonde__data_canvas_point(canvas, side * 0.14f, 0.36f);
-        sonde__data_canvas_point(canvas, side * 0.36f, 0.32f);
-        sonde__data_canvas_stroke(canvas, 0.06f);
-        sonde__data_canvas_paint(canvas, brightness * 0.4f, 0.6f);
-    }
+    canvas->xu = cosf(angle) * wide;
+    canvas->xv = canvas->xu * shear - sinf(angle) * size;
+    canvas->x0 = middle + sonde__data_dice_between(dice, -0.8f, 0.8f);
+    canvas->yu = sinf(angle) * wide;
+    canvas->yv = cosf(angle) * size;
+    canvas->y0 = middle + sonde__data_dice_between(dice, -0.8f, 0.8f);
+    canvas->bend = sonde__data_dice_between(dice, 0.0f, 0.09f);
+    canvas->phase = sonde__data_dice_between(dice, 0.0f, 6.28f);
 }
 
-static void draw_shirt(sonde__data_canvas *canvas, sonde__data_dice *dice,
-                       float brightness)
-{
-    cut c = cut_of_top(dice);
-
-    if (sonde__data_dice_chance(dice, 0.4f)) {
-        short_sleeves(dice, &c);
-        c.sleeve *= sonde__data_dice_between(dice, 1.0f, 1.25f);
-    } else {
-        long_sleeves(dice, &c);
-    }
-    c.neck *= 0.85f;
-    draw_top(canvas, dice, &c, brightness);
-    if (sonde__data_dice_chance(dice, 0.8f)) {
-        draw_front(canvas, dice, &c, brightness,
-                   sonde__data_dice_between(dice, 0.1f, 0.5f));
-    }
-    if (sonde__data_dice_chance(dice, 0.75f)) {
-        draw_collar(canvas, &c, sonde__data_dice_between(dice, 0.18f, 0.34f),
-                    fminf(brightness * sonde__data_dice_between(dice, 0.8f, 1.3f), 1.0f));
-    }
-}
-
-static void draw_dress(sonde__data_canvas *canvas, sonde__data_dice *dice,
-                       float brightness)
-{
-    cut c = cut_of_top(dice);
-
-    c.top = sonde__data_dice_between(dice, -1.0f, -0.9f);
-    c.hem = sonde__data_dice_between(dice, 0.88f, 1.0f);
-    c.shoulder = sonde__data_dice_between(dice, 0.22f, 0.36f);
-    c.neck = c.shoulder * sonde__data_dice_between(dice, 0.45f, 0.8f);
-    c.neck_depth = sonde__data_dice_between(dice, 0.05f, 0.3f);
-    c.chest = c.shoulder * sonde__data_dice_between(dice, 0.85f, 1.05f);
-    c.arm = sonde__data_dice_between(dice, 0.25f, 0.4f);
-    c.waist = c.chest * sonde__data_dice_between(dice, 0.55f, 0.95f);
-    c.waist_at = sonde__data_dice_between(dice, -0.4f, 0.0f);
-    c.hem_width = sonde__data_dice_between(dice, 0.24f, 0.52f);
-    c.pointed = sonde__data_dice_chance(dice, 0.4f);
-    if (sonde__data_dice_chance(dice, 0.3f)) {
-        long_sleeves(dice, &c);
-        c.sleeve *= sonde__data_dice_between(dice, 0.5f, 0.9f);
-        c.cuff *= 0.7f;
-    } else if (sonde__data_dice_chance(dice, 0.4f)) {
-        short_sleeves(dice, &c);
-        c.sleeve *= 0.7f;
-        c.cuff *= 0.6f;
-    }
-    draw_top(canvas, dice, &c, brightness);
-    if (sonde__data_dice_chance(dice, 0.4f)) { /* a belt */
-        const float v = sonde__data_dice_between(dice, -0.3f, -0.1f);
-
-        sonde__data_canvas_point(canvas, -c.chest * 0.85f, v);
-        sonde__data_canvas_point(canvas, c.chest * 0.85f, v);
-        sonde__data_canvas_stroke(canvas, 0.07f);
-        sonde__data_canvas_paint(canvas, sonde__data_dice_between(dice, 0.05f, 0.6f),
-                                 0.7f);
-    }
-}
-
-static void draw_trouser(sonde__data_canvas *canvas, sonde__data_dice *dice,
-                         float brightness)
-{
-    const float waist = sonde__data_dice_between(dice, 0.26f, 0.38f);
-    const float hip = waist + sonde__data_dice_between(dice, 0.03f, 0.12f);
-    const float top = sonde__data_dice_between(dice, -1.0f, -0.9f);
-    const float crotch = sonde__data_dice_between(dice, -0.45f, -0.2f);
-    const float hem = sonde__data_dice_between(dice, 0.88f, 1.0f);
-    const float apart = sonde__data_dice_between(dice, 0.02f, 0.14f);
-    const float outer =
-        fmaxf(sonde__data_dice_between(dice, 0.26f, 0.44f), apart + 0.16f);
-
-    sonde__data_canvas_point(canvas, 0.0f, top + 0.02f);
-    sonde__data_canvas_point(canvas, waist, top);
-    sonde__data_canvas_curve(canvas, hip, 0.5f * (top + crotch), hip, crotch + 0.05f);
-    sonde__data_canvas_point(canvas, outer, hem);
-    sonde__data_canvas_point(canvas, apart, hem + 0.02f);
-    sonde__data_canvas_point(canvas, 0.015f, crotch);
-    sonde__data_canvas_mirror(canvas);
-    sonde__data_canvas_close(canvas);
-    sonde__data_canvas_paint(canvas, brightness, 1.0f);
-    sonde__data_canvas_point(canvas, -waist, top + 0.06f); /* waistband */
-    sonde__data_canvas_point(canvas, waist, top + 0.06f);
-    sonde__data_canvas_stroke(canvas, 0.09f);
-    sonde__data_canvas_paint(
-        canvas, brightness * sonde__data_dice_between(dice, 0.5f, 1.2f), 0.7f);
-    sonde__data_canvas_point(canvas, 0.0f, top + 0.1f); /* fly */
-    sonde__data_canvas_point(canvas, 0.0f, crotch);
-    sonde__data_canvas_stroke(canvas, 0.04f);
-    sonde__data_canvas_paint(canvas, brightness * 0.5f,
-                             sonde__data_dice_between(dice, 0.1f, 0.8f));
-}
-
-void sonde__data_garment_draw(sonde__data_canvas *canvas, sonde__data_dice *dice,
+void sonde__data_garment_draw(sonde__data_picture *picture, sonde__data_dice *dice,
                               int label, float brightness)
 {
-    typedef void draw_fn(sonde__data_canvas * canvas, sonde__data_dice * dice,
-                         float brightness);
-    static draw_fn *const by_label[SONDE_NN_SYNTH_CLASSES] = {
-        draw_t_shirt, draw_trouser, draw_pullover, draw_dress, draw_coat,
-        draw_sandal,  draw_shirt,   draw_sneaker,  draw_bag,   draw_boot,
-    };
+    garment_canvas canvas = {.picture = picture, .dice = dice};
+    float numbers[4];
 
-    by_label[label](canvas, dice, brightness);
+    set_pose(&canvas);
+    for (int i = 0; i < 4; i++) {
+        numbers[i] = sonde__data_dice_between(dice, 0.0f, 1.0f);
+    }
+    for (size_t i = 0; i < SONDE_COUNT_OF(parts); i++) {
+        const garment_part *part = &parts[i];
+        const float number = 100.0f * numbers[part->number];
+
+        if ((part->labels >> label & 1) == 0 || number < (float)part->low ||
+            number >= (float)part->high) {
+            continue;
+        }
+        add_part(&canvas, part, 1.0f, numbers[part->cut]);
+        if (part->sides == PAIR) {
+            add_part(&canvas, part, -1.0f, numbers[part->cut]);
+        }
+        const float light = brightness * within(dice, part->light);
+
+        paint(&canvas, fminf(light, 1.0f), within(dice, part->cover));
+    }
 }

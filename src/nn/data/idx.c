@@ -1,96 +1,22 @@
 /*
- * idx.c - IDX arrays, read and written.
- *
- * Reading takes one pass: header, one allocation, elements, end. Elements are swapped in
- * place, so a uint8 array costs only the read. Writing copies contiguous uint8 elements
- * as they are, and all others one by one, most significant byte first.
+ * idx.c - IDX arrays, read and written. Elements are swapped in place, so a uint8 array
+ * costs only the read.
  */
 #include "nn/data/idx.h"
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "nn/data/data_output.h"
 #include "nn/data/input.h"
 
-#include <inttypes.h>
 #include <string.h>
 
-/* === reading ======================================================================== */
-
-typedef struct idx_dtype {
+static const struct {
     unsigned char code;
     sonde_dtype dtype;
-} idx_dtype;
-
-static const idx_dtype dtypes[] = {
+} dtypes[] = {
     {0x08, SONDE_U8},  {0x09, SONDE_I8},  {0x0B, SONDE_I16},
     {0x0C, SONDE_I32}, {0x0D, SONDE_F32}, {0x0E, SONDE_F64},
 };
-
-static sonde_err read_magic(sonde__data_input *input, sonde_view *view, sonde_diag *diag)
-{
-    unsigned char magic[4];
-    const sonde_err err =
-        sonde__data_input_read(input, magic, sizeof magic, "the header", diag);
-    const idx_dtype *found = NULL;
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    for (size_t i = 0; i < SONDE_COUNT_OF(dtypes); i++) {
-        if (magic[0] == 0 && magic[1] == 0 && magic[2] == dtypes[i].code) {
-            found = &dtypes[i];
-        }
-    }
-    if (found == NULL || magic[3] == 0) {
-        return sonde__fail(diag, SONDE_EFORMAT, input->name,
-                           "an IDX file: 00 00, 08 to 0E, number of dimensions",
-                           "begins with %02x %02x %02x %02x", magic[0], magic[1],
-                           magic[2], magic[3]);
-    }
-    if (magic[3] > SONDE_MAX_DIMS) {
-        return sonde__fail(diag, SONDE_EUNSUPPORTED, input->name, "at most 8",
-                           "%d dimensions", magic[3]);
-    }
-    view->dtype = found->dtype;
-    view->rank = magic[3];
-    return SONDE_OK;
-}
-
-static sonde_err read_shape(sonde__data_input *input, sonde_view *view, size_t *bytes,
-                            sonde_diag *diag)
-{
-    unsigned char sizes[SONDE_MAX_DIMS * 4];
-    char text[SONDE_MAX_DIMS * 12 + 4];
-    /* strides need the product of the sizes even where one of them is 0 */
-    size_t span = sonde_dtype_size(view->dtype);
-    bool empty = false;
-    const sonde_err err =
-        sonde__data_input_read(input, sizes, (size_t)view->rank * 4, "the header", diag);
-    bool fits = true;
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    for (int i = 0; i < view->rank; i++) {
-        const unsigned char *b = sizes + i * 4;
-
-        view->shape[i] = (int64_t)((uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 |
-                                   (uint32_t)b[2] << 8 | b[3]);
-        empty = empty || view->shape[i] == 0;
-        fits = fits && sonde__mul(span, (size_t)SONDE_MAX(view->shape[i], 1), &span) &&
-               span <= INT64_MAX;
-    }
-    if (!fits || !sonde__data_input_may_hold(input, empty ? 0 : span)) {
-        return sonde__fail(diag, SONDE_EFORMAT, input->name, NULL,
-                           "truncated: %" PRIu64 " bytes cannot hold its %s %s",
-                           input->size,
-                           sonde_shape_text(view->rank, view->shape, text, sizeof text),
-                           sonde_dtype_name(view->dtype));
-    }
-    *bytes = empty ? 0 : span;
-    return SONDE_OK;
-}
 
 static void swap_elements(unsigned char *data, size_t bytes, size_t size)
 {
@@ -104,53 +30,119 @@ static void swap_elements(unsigned char *data, size_t bytes, size_t size)
     }
 }
 
-static sonde_err read_array(sonde__data_input *input, sonde__data_idx *array,
+/* === reading ======================================================================== */
+
+static sonde_err fail_short(const sonde__data_input *input, const char *what,
+                            sonde_diag *diag)
+{
+    return sonde__fail(diag, SONDE_EFORMAT, input->name, what,
+                       "truncated: ends at byte %zu%s", input->size,
+                       input->unzipped ? " of its content" : "");
+}
+
+static sonde_err read_magic(const sonde__data_input *input, sonde_view *view,
+                            sonde_diag *diag)
+{
+    const unsigned char *magic = input->bytes;
+
+    if (input->size < 4) {
+        return fail_short(input, "the header", diag);
+    }
+    view->rank = magic[3];
+    for (size_t i = 0; i < SONDE_COUNT_OF(dtypes); i++) {
+        if (magic[0] == 0 && magic[1] == 0 && magic[2] == dtypes[i].code &&
+            magic[3] > 0) {
+            view->dtype = dtypes[i].dtype;
+            return view->rank <= SONDE_MAX_DIMS
+                       ? SONDE_OK
+                       : sonde__fail(diag, SONDE_EUNSUPPORTED, input->name, "at most 8",
+                                     "%d dimensions", view->rank);
+        }
+    }
+    return sonde__fail(diag, SONDE_EFORMAT, input->name,
+                       "an IDX file: 00 00, 08 to 0E, number of dimensions",
+                       "begins with %02x %02x %02x %02x", magic[0], magic[1], magic[2],
+                       magic[3]);
+}
+
+/* The bytes of the elements, which must be the rest of the file. */
+static sonde_err read_shape(const sonde__data_input *input, sonde_view *view,
+                            size_t *bytes, sonde_diag *diag)
+{
+    const size_t header = 4 + (size_t)view->rank * 4;
+    char text[SONDE_MAX_DIMS * 12 + 4];
+    /* strides need the product of the sizes even where one of them is 0 */
+    size_t span = sonde_dtype_size(view->dtype);
+    bool empty = false, fits = true;
+
+    if (input->size < header) {
+        return fail_short(input, "the header", diag);
+    }
+    for (int i = 0; i < view->rank; i++) {
+        const unsigned char *b = input->bytes + 4 + i * 4;
+
+        view->shape[i] = (int64_t)((uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 |
+                                   (uint32_t)b[2] << 8 | b[3]);
+        empty = empty || view->shape[i] == 0;
+        fits = fits && sonde__mul(span, (size_t)SONDE_MAX(view->shape[i], 1), &span) &&
+               span <= INT64_MAX;
+    }
+    *bytes = empty ? 0 : span;
+    if (!fits || *bytes > input->size - header) {
+        return sonde__fail(diag, SONDE_EFORMAT, input->name, NULL,
+                           "truncated: %zu bytes cannot hold its %s %s", input->size,
+                           sonde_shape_text(view->rank, view->shape, text, sizeof text),
+                           sonde_dtype_name(view->dtype));
+    }
+    if (input->size > header + *bytes) {
+        return sonde__fail(diag, SONDE_EFORMAT, input->name, "the end of the file",
+                           "foreign bytes after the data, from byte %zu%s",
+                           header + *bytes, input->unzipped ? " of its content" : "");
+    }
+    return SONDE_OK;
+}
+
+/* Takes the content over. */
+static sonde_err read_array(sonde__data_input *input, sonde__data_idx **out,
                             sonde_diag *diag)
 {
     sonde_view header = {0};
     size_t bytes = 0;
-    SONDE__TRY(read_magic(input, &header, diag));
-    SONDE__TRY(read_shape(input, &header, &bytes, diag));
-    array->data = sonde__malloc_aligned(SONDE__ALIGN, bytes);
-    if (array->data == NULL) {
-        return sonde__fail(diag, SONDE_ENOMEM, input->name, NULL,
-                           "out of memory for %zu bytes", bytes);
+    sonde__data_idx *array = NULL;
+    sonde_err err = SONDE_OK;
+
+    SONDE__TRY_GO(read_magic(input, &header, diag));
+    SONDE__TRY_GO(read_shape(input, &header, &bytes, diag));
+    array = sonde__calloc(1, sizeof *array);
+    if (array == NULL) {
+        err = sonde__fail_nomem(diag, "an array");
+        goto error;
     }
-    SONDE__TRY(sonde__data_input_read(input, array->data, bytes, "the data", diag));
-    SONDE__TRY(sonde__data_input_at_end(input, diag));
+    array->data = input->bytes;
+    memmove(input->bytes, input->bytes + input->size - bytes, bytes); /* aligned */
     swap_elements(array->data, bytes, sonde_dtype_size(header.dtype));
     array->view = sonde_view_of(header.dtype, header.rank, header.shape, array->data);
-    return SONDE_OK;
-}
-
-static sonde_err load(sonde__data_input *input, sonde__data_idx **out, sonde_diag *diag)
-{
-    sonde__data_idx *array = sonde__calloc(1, sizeof *array);
-    sonde_err err = array != NULL ? read_array(input, array, diag)
-                                  : sonde__fail_nomem(diag, "an array");
-
-    sonde__data_input_close(input);
-    if (err != SONDE_OK) {
-        sonde__data_idx_destroy(array);
-        return err;
-    }
     *out = array;
     return SONDE_OK;
+
+error:
+    sonde__data_input_fini(input);
+    return err;
 }
 
 sonde_err sonde__data_idx_load(const char *path, sonde__data_idx **out, sonde_diag *diag)
 {
     sonde__data_input input;
-    SONDE__TRY(sonde__data_input_open(&input, path, diag));
-    return load(&input, out, diag);
+    SONDE__TRY(sonde__data_input_read(&input, path, false, diag));
+    return read_array(&input, out, diag);
 }
 
 sonde_err sonde__data_idx_parse(const void *bytes, size_t size, const char *name,
                                 sonde__data_idx **out, sonde_diag *diag)
 {
     sonde__data_input input;
-    SONDE__TRY(sonde__data_input_of_memory(&input, bytes, size, name, diag));
-    return load(&input, out, diag);
+    SONDE__TRY(sonde__data_input_copy(&input, bytes, size, name, diag));
+    return read_array(&input, out, diag);
 }
 
 void sonde__data_idx_destroy(sonde__data_idx *array)
@@ -175,8 +167,6 @@ void *sonde__data_idx_take(sonde__data_idx *array)
 }
 
 /* === writing ======================================================================== */
-
-enum { CHUNK = 64 * 1024 };
 
 /* The code of a dtype in the file; 0: none. */
 static unsigned char code_of(sonde_dtype dtype)
@@ -210,82 +200,37 @@ static sonde_err check_view(const char *path, const sonde_view *view, sonde_diag
     return SONDE_OK;
 }
 
-static sonde_err write_header(sonde__data_output *output, const sonde_view *view,
-                              sonde_diag *diag)
-{
-    unsigned char header[4 + SONDE_MAX_DIMS * 4] = {0, 0, code_of(view->dtype),
-                                                    (unsigned char)view->rank};
-
-    for (int i = 0; i < view->rank; i++) {
-        const uint32_t n = (uint32_t)view->shape[i];
-        unsigned char *b = header + 4 + i * 4;
-
-        b[0] = (unsigned char)(n >> 24);
-        b[1] = (unsigned char)(n >> 16);
-        b[2] = (unsigned char)(n >> 8);
-        b[3] = (unsigned char)n;
-    }
-    return sonde__data_output_write(output, header, 4 + (size_t)view->rank * 4, diag);
-}
-
-/* Advances a row-major index; false after the last element. */
-static bool step(const sonde_view *view, int64_t *index)
-{
-    for (int i = view->rank - 1; i >= 0; i--) {
-        index[i]++;
-        if (index[i] < view->shape[i]) {
-            return true;
-        }
-        index[i] = 0;
-    }
-    return false;
-}
-
-static sonde_err write_elements(sonde__data_output *output, const sonde_view *view,
-                                sonde_diag *diag)
-{
-    const size_t size = sonde_dtype_size(view->dtype);
-    unsigned char chunk[CHUNK];
-    size_t used = 0;
-    int64_t index[SONDE_MAX_DIMS] = {0};
-
-    do {
-        const unsigned char *element = sonde_view_at(view, index);
-
-        for (size_t i = 0; i < size; i++) {
-            chunk[used++] = element[size - 1 - i];
-        }
-        if (used + sizeof(double) > CHUNK) {
-            SONDE__TRY(sonde__data_output_write(output, chunk, used, diag));
-            used = 0;
-        }
-    } while (step(view, index));
-    return sonde__data_output_write(output, chunk, used, diag);
-}
-
 sonde_err sonde__data_idx_write(const char *path, const sonde_view *view, bool gzip,
                                 sonde_diag *diag)
 {
-    sonde__data_output output;
-    sonde_err err = check_view(path, view, diag);
+    SONDE__TRY(check_view(path, view, diag));
+    const size_t header = 4 + (size_t)view->rank * 4,
+                 size = sonde_dtype_size(view->dtype);
+    const size_t bytes = (size_t)sonde_view_count(view) * size;
+    unsigned char *block = sonde__malloc_aligned(SONDE__ALIGN, SONDE__ALIGN + bytes);
 
-    if (err != SONDE_OK) {
-        return err;
+    if (block == NULL) {
+        return sonde__fail_nomem(diag, "an array");
     }
-    SONDE__TRY(sonde__data_output_open(&output, path, gzip, diag));
-    SONDE__TRY_DONE(write_header(&output, view, diag));
-    if (sonde_view_count(view) > 0) {
-        err = sonde_dtype_size(view->dtype) == 1 && sonde_view_is_contiguous(view)
-                  ? sonde__data_output_write(&output, view->data,
-                                             (size_t)sonde_view_count(view), diag)
-                  : write_elements(&output, view, diag);
-    }
-    if (err != SONDE_OK) {
-        goto done;
-    }
-    err = sonde__data_output_commit(&output, diag);
+    unsigned char *first = block + SONDE__ALIGN - header; /* of the file */
+    sonde_view copy =
+        sonde_view_of(view->dtype, view->rank, view->shape, block + SONDE__ALIGN);
 
-done:
-    sonde__data_output_close(&output);
+    memset(first, 0, 2);
+    first[2] = code_of(view->dtype);
+    first[3] = (unsigned char)view->rank;
+    for (int i = 0; i < view->rank; i++) {
+        const uint32_t n = (uint32_t)view->shape[i];
+
+        memcpy(first + 4 + i * 4, &n, sizeof n);
+    }
+    swap_elements(first + 4, header - 4, sizeof(uint32_t));
+    sonde_err err = sonde_view_copy(&copy, view, diag);
+
+    if (err == SONDE_OK) {
+        swap_elements(copy.data, bytes, size);
+        err = sonde__data_write(path, first, header + bytes, gzip, diag);
+    }
+    sonde__free(block);
     return err;
 }

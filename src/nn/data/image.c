@@ -9,7 +9,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "nn/data/data_output.h"
+#include "base/whole_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -255,7 +255,7 @@ static sonde_err decode_png(const sonde__data_bytes *bytes, sonde__data_image_in
 
 typedef struct png_writing {
     const sonde_nn_image *image;
-    sonde__data_output *output;
+    sonde__whole_file *file;
     uint8_t *row;
     png_structp png;
     png_infop info;
@@ -267,7 +267,8 @@ static void take_bytes(png_structp png, png_bytep bytes, size_t size)
 {
     png_writing *job = png_get_io_ptr(png);
 
-    job->err = sonde__data_output_write(job->output, bytes, size, job->diag);
+    (void)sonde__whole_write(job->file, bytes, size);
+    job->err = sonde__whole_status(job->file, job->diag);
     if (job->err != SONDE_OK) {
         png_longjmp(png, 1);
     }
@@ -282,7 +283,7 @@ static void fail_writing(png_structp png, png_const_charp message)
 {
     png_writing *job = png_get_error_ptr(png);
 
-    job->err = sonde__fail(job->diag, SONDE_EIO, job->output->file.path, NULL,
+    job->err = sonde__fail(job->diag, SONDE_EIO, job->file->path, NULL,
                            "cannot write PNG: %s", message);
     png_longjmp(png, 1);
 }
@@ -338,8 +339,8 @@ sonde_err sonde_nn_image_write_png(const char *path, const sonde_nn_image *image
                                    sonde_diag *diag)
 {
     SONDE__NEEDS(diag, image, path);
-    sonde__data_output output;
-    png_writing job = {.image = image, .output = &output, .diag = diag};
+    sonde__whole_file file;
+    png_writing job = {.image = image, .file = &file, .diag = diag};
     sonde_err err = SONDE_OK;
 
     if ((image->channels != 1 && image->channels != 3) || image->width < 1 ||
@@ -348,18 +349,18 @@ sonde_err sonde_nn_image_write_png(const char *path, const sonde_nn_image *image
                            "an image of %d channels, %d x %d", image->channels,
                            image->width, image->height);
     }
-    SONDE__TRY(sonde__data_output_open(&output, path, false, diag));
+    SONDE__TRY(sonde__whole_open(&file, path, diag));
     job.row = sonde__malloc((size_t)image->width * (size_t)image->channels);
     err =
         job.row != NULL ? write_image(&job) : sonde__fail_nomem(diag, "a row of pixels");
     if (err != SONDE_OK) {
         goto done;
     }
-    err = sonde__data_output_commit(&output, diag);
+    err = sonde__whole_commit(&file, SONDE__REPLACE, diag);
 
 done:
     sonde__free(job.row);
-    sonde__data_output_close(&output);
+    sonde__whole_close(&file);
     return err;
 }
 

@@ -5,6 +5,8 @@
 #include "base/fail.h"
 #include "nn/data/loader_state.h"
 
+#include <string.h>
+
 /* --- the consumer ------------------------------------------------------------------- */
 
 /* The ticket of the chunk that holds the next batch (one past the epoch's at its end). */
@@ -180,53 +182,21 @@ sonde_err sonde_nn_loader_next(sonde_nn_loader *loader, sonde_nn_batch *out,
 
 /* --- describing --------------------------------------------------------------------- */
 
-int64_t sonde_nn_loader_batches(const sonde_nn_loader *loader)
+sonde_nn_loader_info sonde_nn_loader_get_info(const sonde_nn_loader *loader)
 {
     if (loader == NULL) {
-        return 0;
+        return (sonde_nn_loader_info){.traits = NULL};
     }
-    return loader->batches;
-}
+    const sonde_nn_pipeline_info made = sonde_nn_pipeline_get_info(loader->pipeline);
+    sonde_nn_loader_info info = {.traits = sonde_nn_dataset_get_traits(loader->set),
+                                 .batch = loader->options.batch,
+                                 .batches = loader->batches,
+                                 .samples = loader->samples,
+                                 .dtype = made.dtype,
+                                 .rank = made.rank};
 
-const sonde_nn_dataset_traits *sonde_nn_loader_traits(const sonde_nn_loader *loader)
-{
-    if (loader == NULL) {
-        return NULL;
-    }
-    return sonde_nn_dataset_get_traits(loader->set);
-}
-
-int64_t sonde_nn_loader_batch(const sonde_nn_loader *loader)
-{
-    if (loader == NULL) {
-        return 0;
-    }
-    return loader->options.batch;
-}
-
-int64_t sonde_nn_loader_samples(const sonde_nn_loader *loader)
-{
-    if (loader == NULL) {
-        return 0;
-    }
-    return loader->samples;
-}
-
-sonde_dtype sonde_nn_loader_dtype(const sonde_nn_loader *loader)
-{
-    if (loader == NULL) {
-        return SONDE_BOOL;
-    }
-    return sonde_nn_pipeline_dtype(loader->pipeline);
-}
-
-int sonde_nn_loader_shape(const sonde_nn_loader *loader,
-                          int64_t shape[SONDE_NN_SAMPLE_DIMS])
-{
-    if (loader == NULL || shape == NULL) {
-        return 0;
-    }
-    return sonde_nn_pipeline_shape(loader->pipeline, shape);
+    memcpy(info.shape, made.shape, sizeof info.shape);
+    return info;
 }
 
 sonde_nn_loader_stats sonde_nn_loader_get_stats(const sonde_nn_loader *loader)

@@ -106,7 +106,7 @@ static void place(sonde_nn_loader *loader, sonde__arena *arena)
     const size_t fillers = (size_t)SONDE_MAX(loader->options.workers, 1);
     const size_t count = (size_t)sonde_nn_dataset_get_traits(loader->set)->count;
     const size_t set_scratch = sonde_nn_dataset_scratch(loader->set);
-    const size_t pipe_scratch = sonde_nn_pipeline_scratch(loader->pipeline);
+    const size_t pipe_scratch = sonde_nn_pipeline_get_info(loader->pipeline).scratch;
 
     loader->ring =
         sonde__arena_take(arena, SONDE__ALIGN, loader->slots * sizeof *loader->ring);
@@ -229,7 +229,7 @@ static sonde_err build(sonde_nn_loader *loader, sonde_diag *diag)
     SONDE__TRY(sonde_nn_pipeline_create(options->transforms, options->transform_count,
                                         traits, &loader->pipeline, diag));
     loader->options.transforms = NULL; /* the caller's */
-    loader->sample_bytes = sonde_nn_pipeline_bytes(loader->pipeline);
+    loader->sample_bytes = sonde_nn_pipeline_get_info(loader->pipeline).bytes;
     loader->label_length = SONDE_MAX(traits->label_length, (int64_t)1);
     loader->field_count = traits->field_count;
     for (size_t k = 0; k < traits->field_count; k++) {

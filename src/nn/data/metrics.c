@@ -201,55 +201,18 @@ sonde_err sonde_nn_confusion_update(sonde_nn_confusion *matrix, const sonde_view
     return SONDE_OK;
 }
 
-int64_t sonde_nn_confusion_classes(const sonde_nn_confusion *matrix)
+sonde_nn_confusion_info sonde_nn_confusion_get_info(const sonde_nn_confusion *matrix)
 {
     if (matrix == NULL) {
-        return 0;
+        return (sonde_nn_confusion_info){.accuracy = (double)NAN};
     }
-    return matrix->classes;
-}
-
-uint64_t sonde_nn_confusion_count(const sonde_nn_confusion *matrix, int64_t label,
-                                  int64_t predicted)
-{
-    if (matrix == NULL || label < 0 || label >= matrix->classes || predicted < 0 ||
-        predicted >= matrix->classes) {
-        return 0;
-    }
-    return matrix->counts[label * matrix->classes + predicted];
-}
-
-const uint64_t *sonde_nn_confusion_counts(const sonde_nn_confusion *matrix)
-{
-    if (matrix == NULL) {
-        return NULL;
-    }
-    return matrix->counts;
-}
-
-uint64_t sonde_nn_confusion_total(const sonde_nn_confusion *matrix)
-{
-    if (matrix == NULL) {
-        return 0;
-    }
-    return matrix->total;
-}
-
-uint64_t sonde_nn_confusion_nan_rows(const sonde_nn_confusion *matrix)
-{
-    if (matrix == NULL) {
-        return 0;
-    }
-    return matrix->nan_rows;
-}
-
-double sonde_nn_confusion_accuracy(const sonde_nn_confusion *matrix)
-{
-    if (matrix == NULL) {
-        return NAN;
-    }
-    return matrix->total > 0 ? (double)matrix->correct / (double)matrix->total
-                             : (double)NAN;
+    return (sonde_nn_confusion_info){
+        .classes = matrix->classes,
+        .counts = matrix->counts,
+        .total = matrix->total,
+        .nan_rows = matrix->nan_rows,
+        .accuracy = matrix->total > 0 ? (double)matrix->correct / (double)matrix->total
+                                      : (double)NAN};
 }
 
 sonde_nn_class_scores sonde_nn_confusion_class(const sonde_nn_confusion *matrix,
@@ -267,7 +230,7 @@ sonde_nn_class_scores sonde_nn_confusion_class(const sonde_nn_confusion *matrix,
     }
     scores.nan_rows = matrix->nan_counts[label];
     scores.support += scores.nan_rows;
-    const double right = (double)sonde_nn_confusion_count(matrix, label, label);
+    const double right = (double)matrix->counts[label * matrix->classes + label];
     scores.precision = predicted > 0 ? right / (double)predicted : 0.0;
     scores.recall = scores.support > 0 ? right / (double)scores.support : 0.0;
     if (right > 0.0) {

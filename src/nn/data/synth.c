@@ -1,18 +1,17 @@
 /*
  * synth.c - draws one sample, and writes a set of them.
  *
- * A sample has a label (ten consecutive samples are the ten classes, shuffled), a pose, a
- * cloth, the garment, light from one side, and grain. All random numbers of a sample come
+ * A sample has a label (ten consecutive samples are the ten classes, shuffled), a cloth, the
+ * garment in a pose, light from one side, and grain. All random numbers of a sample come
  * from its own stream.
  */
 #include "nn/data/garments.h"
 #include "base/fail.h"
 #include "base/memory.h"
 #include "base/random.h"
-#include "nn/data/data_output.h"
-
-#include "nn/data/idx.h"
 #include "base/given.h"
+#include "nn/data/idx.h"
+#include "nn/data/input.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -22,34 +21,17 @@ enum { PATH_SIZE = 4096, TRAIN_COUNT = 60000, TEST_COUNT = 10000, REPORT_EVERY =
 
 /* --- one sample --------------------------------------------------------------------- */
 
-static sonde__data_pose draw_pose(sonde__data_dice *dice)
-{
-    const float middle = 0.5f * (float)SONDE__SIDE;
-    const float size = middle * sonde__data_dice_between(dice, 0.88f, 1.03f);
-    const float wide = size * sonde__data_dice_between(dice, 0.90f, 1.06f);
-    const float angle = sonde__data_dice_between(dice, -0.09f, 0.09f);
-    const float shear = sonde__data_dice_between(dice, -0.06f, 0.06f);
-    const float c = cosf(angle), s = sinf(angle);
-
-    return (sonde__data_pose){c * wide,
-                              c * wide * shear - s * size,
-                              middle + sonde__data_dice_between(dice, -0.8f, 0.8f),
-                              s * wide,
-                              c * size,
-                              middle + sonde__data_dice_between(dice, -0.8f, 0.8f)};
-}
-
 /* Light cloth is more common than dark. */
 static float draw_brightness(sonde__data_dice *dice)
 {
     const float a = sonde__data_dice_between(dice, 0.22f, 1.0f);
     const float b = sonde__data_dice_between(dice, 0.22f, 1.0f);
 
-    return sonde__data_dice_chance(dice, 0.4f) ? fmaxf(a, b) : a;
+    return sonde__data_dice_between(dice, 0.0f, 1.0f) < 0.4f ? fmaxf(a, b) : a;
 }
 
 /* Stripes, checks, folds: a factor for every pixel. Leather shows less of them. */
-static void weave(sonde__data_canvas *canvas, sonde__data_dice *dice, bool leather)
+static void weave(sonde__data_picture *picture, sonde__data_dice *dice, bool leather)
 {
     const int kind =
         (int)sonde__data_dice_between(dice, 0.0f, 7.0f); /* 3 and more: plain */
@@ -75,23 +57,23 @@ static void weave(sonde__data_canvas *canvas, sonde__data_dice *dice, bool leath
             if (kind == 1 || kind == 2) {
                 factor -= depth * (sinf(pitch * fx + phase) > 0.2f ? 0.7f : 0.0f);
             }
-            canvas->cloth[y * SONDE__SIDE + x] = fmaxf(factor, 0.05f);
+            picture->cloth[y * SONDE__SIDE + x] = fmaxf(factor, 0.05f);
         }
     }
 }
 
 /* To bytes, with grain on the garment only. */
-static void develop(const sonde__data_canvas *canvas, sonde__data_dice *dice,
+static void develop(const sonde__data_picture *picture, sonde__data_dice *dice,
                     uint8_t *pixels)
 {
     const float grain = sonde__data_dice_between(dice, 0.01f, 0.08f);
 
     for (int i = 0; i < SONDE__PIXELS; i++) {
-        float value = canvas->light[i];
+        float value = picture->light[i];
 
-        if (canvas->drawn[i] > 0.02f) {
+        if (picture->drawn[i] > 0.02f) {
             value +=
-                grain * canvas->drawn[i] * sonde__data_dice_between(dice, -1.0f, 1.0f);
+                grain * picture->drawn[i] * sonde__data_dice_between(dice, -1.0f, 1.0f);
         }
         pixels[i] = (uint8_t)(fminf(fmaxf(value, 0.0f), 1.0f) * 255.0f + 0.5f);
     }
@@ -114,16 +96,13 @@ int sonde_nn_synth_draw(uint64_t seed, sonde_nn_split split, int64_t index,
     sonde__data_dice dice = {.seed = seed,
                              .stream = stream_of(split, false) | (uint64_t)index};
     uint32_t order[SONDE_NN_SYNTH_CLASSES];
-    sonde__data_canvas canvas;
-    sonde__data_pose pose = {0};
+    sonde__data_picture picture = {.light = {0.0f}};
 
     sonde__permute(seed, stream_of(split, true) | block, SONDE_NN_SYNTH_CLASSES, order);
     const int label = (int)order[index % SONDE_NN_SYNTH_CLASSES];
-    pose = draw_pose(&dice);
-    sonde__data_canvas_clear(&canvas, &pose);
-    weave(&canvas, &dice, label == 5 || label >= 7);
-    sonde__data_garment_draw(&canvas, &dice, label, draw_brightness(&dice));
-    develop(&canvas, &dice, pixels);
+    weave(&picture, &dice, label == 5 || label >= 7);
+    sonde__data_garment_draw(&picture, &dice, label, draw_brightness(&dice));
+    develop(&picture, &dice, pixels);
     return label;
 }
 

@@ -97,19 +97,14 @@ enum { SIDE_MAX = 1 << 30 }; /* of any array: sides are int from here on */
 
 /* --- composing ---------------------------------------------------------------------- */
 
-static const char *const names[] = {
-    "to_float",    "normalise", "resize",          "greyscale",
-    "rgb",         "invert",    "invert_if_light", "centre_crop",
-    "random_crop", "flip",      "flip_vertical",
-};
-
 /* The samples at one place of the list. */
 typedef struct sample_flow {
     sonde_dtype dtype;
     int rank;
     int64_t shape[SONDE_NN_SAMPLE_DIMS]; /* the largest */
     bool varied_size, varied_channels;
-    char where[64]; /* "transform 2 (resize)" */
+    size_t resize_bytes; /* of scratch */
+    char where[64];      /* "transform 2 (resize)" */
     sonde_diag *diag;
 } sample_flow;
 
@@ -132,6 +127,13 @@ static sonde_err want_image(const sample_flow *flow)
                            "samples have shape %s",
                            sonde_shape_text(flow->rank, flow->shape, text, sizeof text));
     }
+    return SONDE_OK;
+}
+
+static sonde_err flow_to_float(sample_flow *flow, const sonde_nn_transform *transform)
+{
+    (void)transform;
+    flow->dtype = SONDE_F32;
     return SONDE_OK;
 }
 
@@ -202,8 +204,7 @@ static sonde_err flow_crop(sample_flow *flow, const sonde_nn_transform *transfor
     return SONDE_OK;
 }
 
-static sonde_err flow_resize(sample_flow *flow, const sonde_nn_transform *transform,
-                             size_t *bytes)
+static sonde_err flow_resize(sample_flow *flow, const sonde_nn_transform *transform)
 {
     SONDE__TRY(want_bytes(flow));
     SONDE__TRY(want_sides(flow, transform));
@@ -211,31 +212,35 @@ static sonde_err flow_resize(sample_flow *flow, const sonde_nn_transform *transf
         return sonde__fail(flow->diag, SONDE_EINVAL, flow->where, "bilinear or bicubic",
                            "filter %d", (int)transform->filter);
     }
-    *bytes =
-        SONDE_MAX(*bytes, sonde__data_resize_scratch(&(sonde__data_resize){
-                              (int)flow->shape[1], (int)flow->shape[2], transform->height,
-                              transform->width, transform->filter}));
+    flow->resize_bytes = SONDE_MAX(
+        flow->resize_bytes, sonde__data_resize_scratch(&(sonde__data_resize){
+                                (int)flow->shape[1], (int)flow->shape[2],
+                                transform->height, transform->width, transform->filter}));
     flow->shape[1] = transform->height;
     flow->shape[2] = transform->width;
     flow->varied_size = false;
     return SONDE_OK;
 }
 
-static sonde_err flow_channels(sample_flow *flow, int64_t channels)
+/* To one channel, or to three. */
+static sonde_err flow_channels(sample_flow *flow, const sonde_nn_transform *transform)
 {
     SONDE__TRY(want_bytes(flow));
     if (flow->shape[0] != 1 && flow->shape[0] != 3) {
         return sonde__fail(flow->diag, SONDE_ESHAPE, flow->where, "1 or 3 channels",
                            "images have %d channels", (int)flow->shape[0]);
     }
-    flow->shape[0] = channels;
+    flow->shape[0] = transform->kind == SONDE_NN_RGB ? 3 : 1;
     flow->varied_channels = false;
     return SONDE_OK;
 }
 
-static sonde_err flow_invert_if_light(sample_flow *flow)
+static sonde_err flow_invert(sample_flow *flow, const sonde_nn_transform *transform)
 {
     SONDE__TRY(want_bytes(flow));
+    if (transform->kind == SONDE_NN_INVERT) {
+        return SONDE_OK;
+    }
     if (flow->shape[0] != 1 || flow->varied_channels) {
         return sonde__fail(flow->diag, SONDE_ESHAPE, flow->where, "greyscale before it",
                            "looks at grey images");
@@ -247,7 +252,7 @@ static sonde_err flow_invert_if_light(sample_flow *flow)
     return SONDE_OK;
 }
 
-static sonde_err flow_flip(const sample_flow *flow, const sonde_nn_transform *transform)
+static sonde_err flow_flip(sample_flow *flow, const sonde_nn_transform *transform)
 {
     if (!(transform->probability >= 0.0f && transform->probability <= 1.0f)) {
         return sonde__fail(flow->diag, SONDE_EINVAL, flow->where, "0 to 1",
@@ -256,35 +261,47 @@ static sonde_err flow_flip(const sample_flow *flow, const sonde_nn_transform *tr
     return want_image(flow);
 }
 
-static sonde_err flow_through(sample_flow *flow, const sonde_nn_transform *transform,
-                              size_t *resize_bytes)
-{
-    switch (transform->kind) {
-    case SONDE_NN_TO_FLOAT:
-        flow->dtype = SONDE_F32;
-        return SONDE_OK;
-    case SONDE_NN_NORMALISE:
-        return flow_normalise(flow, transform);
-    case SONDE_NN_RESIZE:
-        return flow_resize(flow, transform, resize_bytes);
-    case SONDE_NN_GREYSCALE:
-        return flow_channels(flow, 1);
-    case SONDE_NN_RGB:
-        return flow_channels(flow, 3);
-    case SONDE_NN_INVERT:
-        return want_bytes(flow);
-    case SONDE_NN_INVERT_IF_LIGHT:
-        return flow_invert_if_light(flow);
-    case SONDE_NN_CENTRE_CROP:
-    case SONDE_NN_RANDOM_CROP:
-        return flow_crop(flow, transform);
-    case SONDE_NN_FLIP:
-    case SONDE_NN_FLIP_VERTICAL:
-        return flow_flip(flow, transform);
-    }
-    return sonde__fail(flow->diag, SONDE_EINVAL, flow->where, NULL, "unknown kind %d",
-                       (int)transform->kind);
-}
+/* What a sample is after some steps, and the step that runs. */
+typedef struct sample_state {
+    const unsigned char *data;
+    sonde_dtype dtype;
+    int channels, height, width; /* 1, 1, all elements if not of rank 3 */
+    const sonde_nn_pipeline *pipeline;
+    const sonde__data_step *step;
+    uint32_t drawn[4]; /* random words for this sample, epoch and step */
+    void *scratch;     /* for a resize */
+    sonde_diag *diag;
+} sample_state;
+
+static sonde_err run_to_float(sample_state *state, void *out);
+static sonde_err run_normalise(sample_state *state, void *out);
+static sonde_err run_resize(sample_state *state, void *out);
+static sonde_err run_greyscale(sample_state *state, void *out);
+static sonde_err run_rgb(sample_state *state, void *out);
+static sonde_err run_invert(sample_state *state, void *out);
+static sonde_err run_crop(sample_state *state, void *out);
+static sonde_err run_flip(sample_state *state, void *out);
+
+/* By kind. flow checks a transform and finds what it makes of all samples; run writes a
+ * sample to out and moves state->data there, or leaves both alone. */
+static const struct {
+    const char *name;
+    sonde_err (*flow)(sample_flow *flow, const sonde_nn_transform *transform);
+    sonde_err (*run)(sample_state *state, void *out);
+    bool random;
+} kinds[] = {
+    [SONDE_NN_TO_FLOAT] = {"to_float", flow_to_float, run_to_float, false},
+    [SONDE_NN_NORMALISE] = {"normalise", flow_normalise, run_normalise, false},
+    [SONDE_NN_RESIZE] = {"resize", flow_resize, run_resize, false},
+    [SONDE_NN_GREYSCALE] = {"greyscale", flow_channels, run_greyscale, false},
+    [SONDE_NN_RGB] = {"rgb", flow_channels, run_rgb, false},
+    [SONDE_NN_INVERT] = {"invert", flow_invert, run_invert, false},
+    [SONDE_NN_INVERT_IF_LIGHT] = {"invert_if_light", flow_invert, run_invert, false},
+    [SONDE_NN_CENTRE_CROP] = {"centre_crop", flow_crop, run_crop, false},
+    [SONDE_NN_RANDOM_CROP] = {"random_crop", flow_crop, run_crop, true},
+    [SONDE_NN_FLIP] = {"flip", flow_flip, run_flip, true},
+    [SONDE_NN_FLIP_VERTICAL] = {"flip_vertical", flow_flip, run_flip, true},
+};
 
 /* Appends one transform, or fuses a normalise into the to_float before it. */
 static void append(sonde_nn_pipeline *pipeline, const sonde_nn_transform *transform,
@@ -358,8 +375,12 @@ static sonde_err compose(sonde_nn_pipeline *pipeline, const sonde_nn_transform *
         const size_t kind = (size_t)list[i].kind;
 
         (void)snprintf(flow.where, sizeof flow.where, "transform %zu (%s)", i + 1,
-                       kind < SONDE_COUNT_OF(names) ? names[kind] : "?");
-        SONDE__TRY(flow_through(&flow, &list[i], &pipeline->resize_bytes));
+                       kind < SONDE_COUNT_OF(kinds) ? kinds[kind].name : "?");
+        if (kind >= SONDE_COUNT_OF(kinds)) {
+            return sonde__fail(diag, SONDE_EINVAL, flow.where, NULL, "unknown kind %zu",
+                               kind);
+        }
+        SONDE__TRY(kinds[kind].flow(&flow, &list[i]));
         append(pipeline, &list[i], i + 1);
         pipeline->buffer_bytes = SONDE_MAX(pipeline->buffer_bytes, flow_bytes(&flow));
     }
@@ -369,6 +390,7 @@ static sonde_err compose(sonde_nn_pipeline *pipeline, const sonde_nn_transform *
                            "images differ in %s, and no transform makes them alike",
                            flow.varied_size ? "size" : "channels");
     }
+    pipeline->resize_bytes = flow.resize_bytes;
     pipeline->out_dtype = flow.dtype;
     pipeline->rank = flow.rank;
     memcpy(pipeline->out_shape, flow.shape, sizeof flow.shape);
@@ -412,52 +434,26 @@ void sonde_nn_pipeline_destroy(sonde_nn_pipeline *pipeline)
     }
 }
 
-sonde_dtype sonde_nn_pipeline_dtype(const sonde_nn_pipeline *pipeline)
-{
-    if (pipeline == NULL) {
-        return SONDE_BOOL;
-    }
-    return pipeline->out_dtype;
-}
-
-int sonde_nn_pipeline_shape(const sonde_nn_pipeline *pipeline,
-                            int64_t shape[SONDE_NN_SAMPLE_DIMS])
-{
-    if (pipeline == NULL || shape == NULL) {
-        return 0;
-    }
-    memcpy(shape, pipeline->out_shape, sizeof pipeline->out_shape);
-    return pipeline->rank;
-}
-
-size_t sonde_nn_pipeline_bytes(const sonde_nn_pipeline *pipeline)
-{
-    if (pipeline == NULL) {
-        return 0;
-    }
-    return pipeline->out_bytes;
-}
-
 /* === running ======================================================================== */
-
-/* The sample after some steps. */
-typedef struct sample_state {
-    const unsigned char *data;
-    sonde_dtype dtype;
-    int channels, height, width; /* 1, 1, all elements if not of rank 3 */
-} sample_state;
 
 static size_t round_up(size_t bytes)
 {
     return (bytes + 15) / 16 * 16;
 }
 
-size_t sonde_nn_pipeline_scratch(const sonde_nn_pipeline *pipeline)
+sonde_nn_pipeline_info sonde_nn_pipeline_get_info(const sonde_nn_pipeline *pipeline)
 {
     if (pipeline == NULL) {
-        return 0;
+        return (sonde_nn_pipeline_info){.rank = 0};
     }
-    return 2 * round_up(pipeline->buffer_bytes) + pipeline->resize_bytes;
+    sonde_nn_pipeline_info info = {.dtype = pipeline->out_dtype,
+                                   .rank = pipeline->rank,
+                                   .bytes = pipeline->out_bytes,
+                                   .scratch = 2 * round_up(pipeline->buffer_bytes) +
+                                              pipeline->resize_bytes};
+
+    memcpy(info.shape, pipeline->out_shape, sizeof info.shape);
+    return info;
 }
 
 static size_t plane_of(const sample_state *state)
@@ -470,68 +466,90 @@ static size_t bytes_of(const sample_state *state)
     return (size_t)state->channels * plane_of(state) * sonde_dtype_size(state->dtype);
 }
 
-static void to_float(const sonde_nn_pipeline *pipeline, const sonde__data_step *step,
-                     sample_state *state, void *out)
+static sonde_err run_to_float(sample_state *state, void *out)
 {
+    const sonde__data_step *step = state->step;
     const size_t plane = plane_of(state);
 
+    if (state->dtype == SONDE_F32) {
+        return SONDE_OK;
+    }
     if (step->affines == 1) {
-        pipeline->kernel(step->affine, state->data, plane * (size_t)state->channels, out);
+        state->pipeline->kernel(step->affine, state->data,
+                                plane * (size_t)state->channels, out);
     } else {
         for (int c = 0; c < state->channels; c++) {
-            pipeline->kernel(&step->affine[c], state->data + (size_t)c * plane, plane,
-                             (float *)out + (size_t)c * plane);
+            state->pipeline->kernel(&step->affine[c], state->data + (size_t)c * plane,
+                                    plane, (float *)out + (size_t)c * plane);
         }
     }
     state->dtype = SONDE_F32;
+    state->data = out;
+    return SONDE_OK;
 }
 
-static void normalise(const sonde__data_step *step, const sample_state *state, void *out)
+static sonde_err run_normalise(sample_state *state, void *out)
 {
+    const sonde_nn_transform *transform = &state->step->transform;
     const float *in = (const float *)(const void *)state->data;
     const size_t plane = plane_of(state);
 
     for (int c = 0; c < state->channels; c++) {
-        const int entry = step->transform.channels == 1 ? 0 : c;
-        const float mean = step->transform.mean[entry], std = step->transform.std[entry];
+        const int entry = transform->channels == 1 ? 0 : c;
+        const float mean = transform->mean[entry], std = transform->std[entry];
         float *to = (float *)out + (size_t)c * plane;
 
         for (size_t i = 0; i < plane; i++) {
             to[i] = (in[(size_t)c * plane + i] - mean) / std;
         }
     }
+    state->data = out;
+    return SONDE_OK;
 }
 
-static void greyscale(sample_state *state, uint8_t *out)
+static sonde_err run_greyscale(sample_state *state, void *out)
 {
     const size_t plane = plane_of(state);
     const uint8_t *red = state->data, *green = red + plane, *blue = green + plane;
+    uint8_t *to = out;
 
-    for (size_t i = 0; i < plane; i++) {
-        out[i] =
+    for (size_t i = 0; state->channels != 1 && i < plane; i++) {
+        to[i] =
             (uint8_t)((red[i] * 19595u + green[i] * 38470u + blue[i] * 7471u + 0x8000u) >>
                       16);
     }
+    state->data = state->channels != 1 ? to : state->data;
     state->channels = 1;
+    return SONDE_OK;
 }
 
-static void rgb(sample_state *state, uint8_t *out)
+static sonde_err run_rgb(sample_state *state, void *out)
 {
     const size_t plane = plane_of(state);
 
-    for (size_t c = 0; c < 3; c++) {
-        memcpy(out + c * plane, state->data, plane);
+    for (size_t c = 0; state->channels != 3 && c < 3; c++) {
+        memcpy((uint8_t *)out + c * plane, state->data, plane);
     }
+    state->data = state->channels != 3 ? out : state->data;
     state->channels = 3;
+    return SONDE_OK;
 }
 
-static void invert(const sample_state *state, uint8_t *out)
+static sonde_err run_invert(sample_state *state, void *out)
 {
+    const sonde_nn_transform *transform = &state->step->transform;
     const size_t count = bytes_of(state);
+    uint8_t *to = out;
 
-    for (size_t i = 0; i < count; i++) {
-        out[i] = (uint8_t)(255 - state->data[i]);
+    if (transform->kind == SONDE_NN_INVERT_IF_LIGHT &&
+        state->data[state->width + 1] <= transform->threshold) {
+        return SONDE_OK;
     }
+    for (size_t i = 0; i < count; i++) {
+        to[i] = (uint8_t)(255 - state->data[i]);
+    }
+    state->data = out;
+    return SONDE_OK;
 }
 
 /* height x width from (top, left), with zeros outside the image. */
@@ -591,121 +609,60 @@ static void flip_vertical(const sample_state *state, unsigned char *out)
     }
 }
 
-/* Draws four random words for this sample, epoch and place. */
-typedef struct random_draw {
-    uint32_t word[4];
-} random_draw;
-
 /* 0 ... bound - 1; the bias is below bound / 2^32. */
 static int below(uint32_t word, int bound)
 {
     return (int)((uint64_t)word * (uint64_t)bound >> 32);
 }
 
-static sonde_err run_crop(const sonde__data_step *step, sample_state *state,
-                          const random_draw *draw, void *out, sonde_diag *diag)
+static sonde_err run_crop(sample_state *state, void *out)
 {
-    const sonde_nn_transform *t = &step->transform;
+    const sonde_nn_transform *t = &state->step->transform;
     const int free_rows = state->height + 2 * t->padding - t->height;
     const int free_columns = state->width + 2 * t->padding - t->width;
 
     if (free_rows < 0 || free_columns < 0) {
-        return sonde__fail(diag, SONDE_ESHAPE, NULL, "a larger image",
+        return sonde__fail(state->diag, SONDE_ESHAPE, NULL, "a larger image",
                            "a crop of %d x %d from an image of %d x %d", t->height,
                            t->width, state->height, state->width);
     }
     if (t->kind == SONDE_NN_CENTRE_CROP) {
         crop(state, t, free_rows / 2, free_columns / 2, out);
     } else {
-        crop(state, t, below(draw->word[0], free_rows + 1) - t->padding,
-             below(draw->word[1], free_columns + 1) - t->padding, out);
+        crop(state, t, below(state->drawn[0], free_rows + 1) - t->padding,
+             below(state->drawn[1], free_columns + 1) - t->padding, out);
     }
+    state->data = out;
     return SONDE_OK;
 }
 
-static void run_resize(const sonde__data_step *step, sample_state *state, void *scratch,
-                       void *out)
+static sonde_err run_flip(sample_state *state, void *out)
 {
-    const sonde__data_resize sizes = {state->height, state->width, step->transform.height,
-                                      step->transform.width, step->transform.filter};
+    const sonde_nn_transform *t = &state->step->transform;
 
-    sonde__data_resize_run(&sizes, state->channels, state->data, scratch, out);
-    state->height = sizes.out_height;
-    state->width = sizes.out_width;
-}
-
-/* True if a step does not change this sample. */
-static bool leaves_alone(const sonde__data_step *step, const sample_state *state,
-                         const random_draw *draw)
-{
-    switch (step->transform.kind) {
-    case SONDE_NN_TO_FLOAT:
-        return state->dtype == SONDE_F32;
-    case SONDE_NN_GREYSCALE:
-        return state->channels == 1;
-    case SONDE_NN_RGB:
-        return state->channels == 3;
-    case SONDE_NN_INVERT_IF_LIGHT:
-        return state->data[state->width + 1] <= step->transform.threshold;
-    case SONDE_NN_FLIP:
-    case SONDE_NN_FLIP_VERTICAL:
-        return (float)(draw->word[0] >> 8) * 0x1p-24f >= step->transform.probability;
-    case SONDE_NN_NORMALISE:
-    case SONDE_NN_RESIZE:
-    case SONDE_NN_INVERT:
-    case SONDE_NN_CENTRE_CROP:
-    case SONDE_NN_RANDOM_CROP:
-        break;
+    if ((float)(state->drawn[0] >> 8) * 0x1p-24f >= t->probability) {
+        return SONDE_OK;
     }
-    return false;
-}
-
-static sonde_err run_step(const sonde_nn_pipeline *pipeline, const sonde__data_step *step,
-                          sample_state *state, const random_draw *draw,
-                          void *resize_scratch, void *out, sonde_diag *diag)
-{
-    sonde_err err = SONDE_OK;
-
-    switch (step->transform.kind) {
-    case SONDE_NN_TO_FLOAT:
-        to_float(pipeline, step, state, out);
-        break;
-    case SONDE_NN_NORMALISE:
-        normalise(step, state, out);
-        break;
-    case SONDE_NN_RESIZE:
-        run_resize(step, state, resize_scratch, out);
-        break;
-    case SONDE_NN_GREYSCALE:
-        greyscale(state, out);
-        break;
-    case SONDE_NN_RGB:
-        rgb(state, out);
-        break;
-    case SONDE_NN_INVERT:
-    case SONDE_NN_INVERT_IF_LIGHT:
-        invert(state, out);
-        break;
-    case SONDE_NN_CENTRE_CROP:
-    case SONDE_NN_RANDOM_CROP:
-        err = run_crop(step, state, draw, out, diag);
-        break;
-    case SONDE_NN_FLIP:
+    if (t->kind == SONDE_NN_FLIP) {
         flip(state, out);
-        break;
-    case SONDE_NN_FLIP_VERTICAL:
+    } else {
         flip_vertical(state, out);
-        break;
     }
     state->data = out;
-    return err;
+    return SONDE_OK;
 }
 
-static bool is_random(const sonde__data_step *step)
+static sonde_err run_resize(sample_state *state, void *out)
 {
-    return step->transform.kind == SONDE_NN_RANDOM_CROP ||
-           step->transform.kind == SONDE_NN_FLIP ||
-           step->transform.kind == SONDE_NN_FLIP_VERTICAL;
+    const sonde_nn_transform *t = &state->step->transform;
+    const sonde__data_resize sizes = {state->height, state->width, t->height, t->width,
+                                      t->filter};
+
+    sonde__data_resize_run(&sizes, state->channels, state->data, state->scratch, out);
+    state->height = sizes.out_height;
+    state->width = sizes.out_width;
+    state->data = out;
+    return SONDE_OK;
 }
 
 sonde_err sonde_nn_pipeline_run(const sonde_nn_pipeline *pipeline,
@@ -721,27 +678,24 @@ sonde_err sonde_nn_pipeline_run(const sonde_nn_pipeline *pipeline,
                           .dtype = pipeline->in_dtype,
                           .channels = image ? (int)sample->shape[0] : 1,
                           .height = image ? (int)sample->shape[1] : 1,
-                          .width = (int)sample->shape[image ? 2 : 0]};
+                          .width = (int)sample->shape[image ? 2 : 0],
+                          .pipeline = pipeline,
+                          .scratch = buffers == NULL ? NULL : buffers + 2 * step_size,
+                          .diag = diag};
 
     for (int i = 1; !image && i < pipeline->rank; i++) {
         state.width *= (int)sample->shape[i];
     }
-
     for (size_t i = 0; i < pipeline->count; i++) {
-        const sonde__data_step *step = &pipeline->steps[i];
         unsigned char *other = state.data == buffers ? buffers + step_size : buffers;
-        void *to = i + 1 == pipeline->count ? out : other;
-        random_draw draw = {{0}};
 
-        if (is_random(step)) {
-            sonde__philox(seed, sonde__data_stream(epoch, step->place), (uint64_t)index,
-                          draw.word);
+        state.step = &pipeline->steps[i];
+        if (kinds[state.step->transform.kind].random) {
+            sonde__philox(seed, sonde__data_stream(epoch, state.step->place),
+                          (uint64_t)index, state.drawn);
         }
-        if (leaves_alone(step, &state, &draw)) {
-            continue;
-        }
-        SONDE__TRY(
-            run_step(pipeline, step, &state, &draw, buffers + 2 * step_size, to, diag));
+        SONDE__TRY(kinds[state.step->transform.kind].run(
+            &state, i + 1 == pipeline->count ? out : other));
     }
     if (state.data != out) {
         memcpy(out, state.data, bytes_of(&state));

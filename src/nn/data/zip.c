@@ -6,10 +6,9 @@
 #include "base/fail.h"
 #include "base/memory.h"
 
-#define ZLIB_CONST
+#include <libdeflate.h>
 #include <stdio.h>
 #include <string.h>
-#include <zlib.h>
 
 enum {
     END = 22,     /* bytes of the end, without its comment */
@@ -207,39 +206,17 @@ sonde_err sonde__data_zip_next(sonde__data_zip *zip, sonde__data_zip_member *mem
 
 /* --- unpacking ------------------------------------------------------------------------ */
 
-/* Inflates into exactly size bytes, in pieces that zlib's counters hold. */
+/* Inflates into exactly size bytes. */
 static bool inflate_all(const sonde__data_zip_member *member, unsigned char *out)
 {
-    enum { PIECE = 1 << 30 };
-    z_stream stream = {.next_in = member->packed};
-    size_t in = member->packed_size, left = member->size;
-    int code = inflateInit2(&stream, -MAX_WBITS);
+    struct libdeflate_decompressor *decompressor = libdeflate_alloc_decompressor();
+    const bool good =
+        decompressor != NULL &&
+        libdeflate_deflate_decompress(decompressor, member->packed, member->packed_size,
+                                      out, member->size, NULL) == LIBDEFLATE_SUCCESS;
 
-    if (code != Z_OK) {
-        return false;
-    }
-    stream.next_out = out;
-    while (code == Z_OK) {
-        const size_t give = in < PIECE ? in : PIECE, room = left < PIECE ? left : PIECE;
-
-        stream.avail_in = (uInt)give;
-        stream.avail_out = (uInt)room;
-        code = inflate(&stream, Z_NO_FLUSH);
-        in -= give - stream.avail_in;
-        left -= room - stream.avail_out;
-        if (code == Z_OK && give == stream.avail_in && room == stream.avail_out) {
-            break;
-        }
-    }
-    (void)inflateEnd(&stream);
-    return code == Z_STREAM_END && left == 0;
-}
-
-static uint32_t checksum(const unsigned char *bytes, size_t size)
-{
-    uLong crc = crc32(0, NULL, 0);
-
-    return (uint32_t)crc32_z(crc, bytes, size);
+    libdeflate_free_decompressor(decompressor);
+    return good;
 }
 
 sonde_err sonde__data_zip_read(const sonde__data_zip *zip,
@@ -261,7 +238,7 @@ sonde_err sonde__data_zip_read(const sonde__data_zip *zip,
         }
     }
     *bytes = block != NULL ? block : member->packed;
-    if (checksum(*bytes, member->size) != member->crc) {
+    if (libdeflate_crc32(0, *bytes, member->size) != member->crc) {
         sonde__free(block);
         return sonde__fail(diag, SONDE_EFORMAT, zip->name, "undamaged bytes",
                            "the checksum of '%s' is wrong", member->name);

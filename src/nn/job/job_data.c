@@ -385,11 +385,12 @@ static int choose_workers(const sonde_nn_job_info *info, const sonde_nn_dataset 
 static sonde_err check_augmented(const sonde_nn_job_info *info,
                                  const sonde_nn_loader *loader, sonde_diag *diag)
 {
-    sonde_nn_field found = {.rank = 0};
+    const sonde_nn_loader_info made = sonde_nn_loader_get_info(loader);
+    sonde_nn_field found = {.rank = made.rank};
 
-    found.rank = sonde_nn_loader_shape(loader, found.shape);
-    return check_shape(sonde_nn_loader_traits(loader), "augment", &found,
-                       info->sample_rank, info->sample_shape, diag);
+    memcpy(found.shape, made.shape, sizeof found.shape);
+    return check_shape(made.traits, "augment", &found, info->sample_rank,
+                       info->sample_shape, diag);
 }
 
 sonde_err sonde_nn_job_loader(const sonde_nn_job *job, const sonde_nn_dataset *set,

@@ -23,13 +23,13 @@ size_t sonde__train_batch_views(const sonde_nn_loader *loader,
                                 const sonde_nn_batch *batch,
                                 sonde_view inputs[SONDE_NN_FEED_INPUTS])
 {
-    const sonde_nn_dataset_traits *traits = sonde_nn_loader_traits(loader);
+    const sonde_nn_loader_info info = sonde_nn_loader_get_info(loader);
+    const sonde_nn_dataset_traits *traits = info.traits;
     int64_t shape[SONDE_MAX_DIMS] = {batch->count};
-    const int rank = sonde_nn_loader_shape(loader, shape + 1);
     size_t count = 1;
 
-    inputs[0] =
-        sonde_view_of(sonde_nn_loader_dtype(loader), rank + 1, shape, batch->data);
+    memcpy(shape + 1, info.shape, sizeof info.shape);
+    inputs[0] = sonde_view_of(info.dtype, info.rank + 1, shape, batch->data);
     for (size_t i = 0; i < traits->field_count; i++) {
         const sonde_nn_field *field = &traits->fields[i];
 
@@ -132,11 +132,11 @@ static sonde_err make_sums(sonde_nn_evaluator *evaluator, sonde_diag *diag)
 static sonde_err set_up(sonde_nn_evaluator *evaluator, sonde_nn_loader *loader,
                         sonde_diag *diag)
 {
-    const int64_t count = sonde_nn_loader_samples(loader);
+    const int64_t count = sonde_nn_loader_get_info(loader).samples;
     sonde_err err = SONDE_OK;
 
     evaluator->loader = loader;
-    evaluator->batch = sonde_nn_loader_batch(loader);
+    evaluator->batch = sonde_nn_loader_get_info(loader).batch;
     evaluator->batch = count < evaluator->batch ? count : evaluator->batch;
     SONDE__TRY(make_session(evaluator, evaluator->batch, &evaluator->whole, diag));
     if (evaluator->target == SONDE_NN_TARGET_CLASS ||
@@ -414,7 +414,7 @@ sonde_err sonde_nn_evaluator_run(sonde_nn_evaluator *evaluator, sonde_diag *diag
 {
     SONDE__NEEDS(diag, evaluator);
     const sonde_nn_evaluator_options *options = &evaluator->options;
-    const int64_t total = sonde_nn_loader_samples(evaluator->loader);
+    const int64_t total = sonde_nn_loader_get_info(evaluator->loader).samples;
     int64_t done = 0;
     sonde_err err = SONDE_OK;
 
@@ -464,13 +464,13 @@ sonde_nn_score sonde_nn_evaluator_score(const sonde_nn_evaluator *evaluator)
                                 .error = sonde_nn_running_mean_get(&evaluator->error),
                                 .r2 = r_squared(evaluator)};
     }
-    return (sonde_nn_score){.loss = sonde_nn_running_mean_get(&evaluator->loss),
-                            .classes = true,
-                            .error = (double)NAN,
-                            .r2 = (double)NAN,
-                            .accuracy = sonde_nn_confusion_accuracy(evaluator->matrix),
-                            .samples =
-                                (int64_t)sonde_nn_confusion_total(evaluator->matrix)};
+    return (sonde_nn_score){
+        .loss = sonde_nn_running_mean_get(&evaluator->loss),
+        .classes = true,
+        .error = (double)NAN,
+        .r2 = (double)NAN,
+        .accuracy = sonde_nn_confusion_get_info(evaluator->matrix).accuracy,
+        .samples = (int64_t)sonde_nn_confusion_get_info(evaluator->matrix).total};
 }
 
 const sonde_nn_confusion *sonde_nn_evaluator_matrix(const sonde_nn_evaluator *evaluator)

@@ -90,7 +90,7 @@ static int64_t count_eval_set(const sonde_nn_trainer *trainer)
 
     return set != NULL ? sonde_nn_dataset_get_traits(set)->count
            : trainer->options.test != NULL
-               ? sonde_nn_loader_samples(trainer->options.test)
+               ? sonde_nn_loader_get_info(trainer->options.test).samples
                : 0;
 }
 

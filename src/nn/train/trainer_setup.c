@@ -42,8 +42,8 @@ sonde_nn_feed sonde_nn_loader_feed(sonde_nn_loader *loader)
         return (sonde_nn_feed){0};
     }
     return (sonde_nn_feed){.user = loader,
-                           .batches = sonde_nn_loader_batches(loader),
-                           .samples = sonde_nn_loader_samples(loader),
+                           .batches = sonde_nn_loader_get_info(loader).batches,
+                           .samples = sonde_nn_loader_get_info(loader).samples,
                            .start_epoch = start_loader,
                            .next = next_of_loader};
 }
