@@ -215,8 +215,6 @@ static sonde_err add_folder(sonde__data_arrays *all, const char *path, sonde_dia
 
 static sonde_err fill(sonde__data_arrays *all, const char *path, sonde_diag *diag)
 {
-    sonde_err err = SONDE_OK;
-
     if (ends_with(path, ".npy")) {
         return add_npy(all, path, diag);
     }
@@ -226,44 +224,40 @@ static sonde_err fill(sonde__data_arrays *all, const char *path, sonde_diag *dia
     if (!ends_with(path, ".npz")) {
         return add_folder(all, path, diag);
     }
-    err = map_file(path, &all->map, &all->map_size, diag);
-    return err != SONDE_OK ? err : add_archive(all, all->map, all->map_size, path, diag);
+    SONDE__TRY(map_file(path, &all->map, &all->map_size, diag));
+    return add_archive(all, all->map, all->map_size, path, diag);
+}
+
+/* bytes NULL: of a file or a folder. */
+static sonde_err create(const char *name, const void *bytes, size_t size,
+                        sonde__data_arrays **out, sonde_diag *diag)
+{
+    sonde__data_arrays *all = sonde__calloc(1, sizeof *all);
+
+    if (all == NULL) {
+        return sonde__fail_nomem(diag, "a list of arrays");
+    }
+    const sonde_err err =
+        bytes != NULL ? add_archive(all, bytes, size, name, diag) : fill(all, name, diag);
+
+    if (err != SONDE_OK) {
+        sonde__data_arrays_destroy(all);
+        return err;
+    }
+    *out = all;
+    return SONDE_OK;
 }
 
 sonde_err sonde__data_arrays_open(const char *path, sonde__data_arrays **out,
                                   sonde_diag *diag)
 {
-    sonde__data_arrays *all = sonde__calloc(1, sizeof *all);
-    sonde_err err = SONDE_OK;
-
-    if (all == NULL) {
-        return sonde__fail_nomem(diag, "a list of arrays");
-    }
-    err = fill(all, path, diag);
-    if (err != SONDE_OK) {
-        sonde__data_arrays_destroy(all);
-        return err;
-    }
-    *out = all;
-    return SONDE_OK;
+    return create(path, NULL, 0, out, diag);
 }
 
 sonde_err sonde__data_arrays_parse(const void *bytes, size_t size, const char *name,
                                    sonde__data_arrays **out, sonde_diag *diag)
 {
-    sonde__data_arrays *all = sonde__calloc(1, sizeof *all);
-    sonde_err err = SONDE_OK;
-
-    if (all == NULL) {
-        return sonde__fail_nomem(diag, "a list of arrays");
-    }
-    err = add_archive(all, bytes, size, name, diag);
-    if (err != SONDE_OK) {
-        sonde__data_arrays_destroy(all);
-        return err;
-    }
-    *out = all;
-    return SONDE_OK;
+    return create(name, bytes, size, out, diag);
 }
 
 void sonde__data_arrays_destroy(sonde__data_arrays *all)
