@@ -147,33 +147,28 @@ static sonde_err add_archive(sonde__data_arrays *all, const void *bytes, size_t 
                              const char *name, sonde_diag *diag)
 {
     sonde__data_zip zip;
-    sonde_err err = sonde__data_zip_open(&zip, bytes, size, name, diag);
-
-    while (err == SONDE_OK) {
-        sonde__data_zip_member member;
-        bool more = false;
-
-        err = sonde__data_zip_next(&zip, &member, &more, diag);
-        if (err != SONDE_OK || !more) {
-            break;
+    sonde__data_zip_member member;
+    bool more = true;
+    SONDE__TRY(sonde__data_zip_open(&zip, bytes, size, name, diag));
+    for (;;) {
+        SONDE__TRY(sonde__data_zip_next(&zip, &member, &more, diag));
+        if (!more) {
+            return SONDE_OK;
         }
-        err = add_member(all, &zip, &member, diag);
+        SONDE__TRY(add_member(all, &zip, &member, diag));
     }
-    return err;
 }
 
 static sonde_err add_safetensors(sonde__data_arrays *all, const char *path,
                                  sonde_diag *diag)
 {
-    sonde_err err = sonde_safetensors_open(path, &all->file, diag);
-    const size_t count = err == SONDE_OK ? sonde_safetensors_count(all->file) : 0;
-
-    for (size_t i = 0; i < count && err == SONDE_OK; i++) {
+    SONDE__TRY(sonde_safetensors_open(path, &all->file, diag));
+    for (size_t i = 0; i < sonde_safetensors_count(all->file); i++) {
         const char *name = sonde_safetensors_name(all->file, i);
-
-        err = add(all, name, strlen(name), sonde_safetensors_view(all->file, i), diag);
+        const sonde_view *view = sonde_safetensors_view(all->file, i);
+        SONDE__TRY(add(all, name, strlen(name), view, diag));
     }
-    return err;
+    return SONDE_OK;
 }
 
 static int by_name(const void *a, const void *b)
