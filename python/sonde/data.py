@@ -1,6 +1,7 @@
-"""Data files that Python packages read for the command: tables in Parquet.
+"""Data files that Python turns into what the command reads.
 
-    python -m sonde.data parquet TABLE.parquet TABLE.csv
+    python -m sonde.data parquet TABLE.parquet TABLE.csv     with pyarrow; the command runs it
+    python -m sonde.data cifar10 FOLDER ARRAYS.npz           with NumPy: CIFAR-10's binary files
 """
 
 import os
@@ -71,11 +72,39 @@ def _column(pa, pc, column):
     return None
 
 
+def cifar10_to_npz(folder: str, out: str) -> None:
+    """Writes CIFAR-10's binary files as arrays: images (N, 3, 32, 32) and labels of each split."""
+    try:
+        import numpy
+    except ImportError:
+        command.needs("numpy", "numpy")
+    names = {"train": [f"data_batch_{i}.bin" for i in range(1, 6)], "test": ["test_batch.bin"]}
+    arrays = {}
+    for split, files in names.items():
+        records = []
+        for path in (os.path.join(folder, name) for name in files):
+            content = numpy.fromfile(path, numpy.uint8) if os.path.exists(path) else numpy.empty(0, numpy.uint8)
+            if content.size % 3073:
+                raise command.Fault("SONDE_EFORMAT", path, "ends within a record",
+                                    "records of 3073 bytes")
+            records.append(content.reshape(-1, 3073))
+        split_records = numpy.concatenate(records)
+        if len(split_records) == 0:
+            raise command.Fault("SONDE_ENOTFOUND", folder, f"no records of CIFAR-10 for {split}",
+                                ", ".join(files))
+        if split_records[:, 0].max() > 9:
+            raise command.Fault("SONDE_ERANGE", folder, "a label above 9", "CIFAR-10")
+        arrays[f"x_{split}"] = split_records[:, 1:].reshape(-1, 3, 32, 32)
+        arrays[f"y_{split}"] = split_records[:, 0].astype(numpy.int64)
+    numpy.savez(out, **arrays)
+
+
 def main(arguments: list[str]) -> None:
-    if len(arguments) != 3 or arguments[0] != "parquet":
+    verbs = {"parquet": parquet_to_csv, "cifar10": cifar10_to_npz}
+    if len(arguments) != 3 or arguments[0] not in verbs:
         raise command.Fault("SONDE_EINVAL", "sonde.data", f"arguments {arguments}",
-                            "parquet TABLE.parquet TABLE.csv")
-    parquet_to_csv(arguments[1], arguments[2])
+                            "parquet TABLE.parquet TABLE.csv, or cifar10 FOLDER ARRAYS.npz")
+    verbs[arguments[0]](arguments[1], arguments[2])
 
 
 if __name__ == "__main__":

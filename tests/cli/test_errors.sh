@@ -44,7 +44,7 @@ check ".*: 10 classes \(expected at most the model's 9\)" train job.yaml --data 
 mkdir cut
 cp data/* cut
 truncate -s 3000 cut/train-images-idx3-ubyte.gz
-check 'cut/train-images-idx3-ubyte\.gz: corrupt gzip stream at byte 3000 of 3000: .*' \
+check 'cut/train-images-idx3-ubyte\.gz: corrupt gzip stream at byte 0 of 3000: .*' \
     train --data cut --out out
 gunzip -c data/train-images-idx3-ubyte.gz | head -c 5000 | gzip >cut/train-images-idx3-ubyte.gz
 check 'cut/train-images-idx3-ubyte\.gz: .*' train --data cut --out out

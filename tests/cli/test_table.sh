@@ -53,3 +53,19 @@ run 0 "$sonde" data info both --format json
 # Parquet: read by Python, which may be missing
 SONDE_CACHE=$PWD/cache SONDE_PYTHON=/nowhere/python run 2 "$sonde" data info "$golden/fast.parquet"
 grep -q '^sonde: error: /nowhere/python: cannot start Python.*pip install sonde' "$err" || fail "$(cat "$err")"
+
+# CIFAR-10's binary files become arrays
+python=${SONDE_PYTHON:-python3}
+package=$SONDE_BIN/../python
+if PYTHONPATH=$package "$python" -c 'import numpy, sonde' 2>/dev/null; then
+    mkdir cifar
+    for name in data_batch_1 data_batch_4 test_batch; do
+        "$python" -c 'import sys; sys.stdout.buffer.write(b"".join(bytes([i % 10]) + bytes([i]) * 3072 for i in range(20)))' >"cifar/$name.bin"
+    done
+    run 0 env PYTHONPATH="$package" "$python" -m sonde.data cifar10 cifar cifar10.npz
+    run 0 "$sonde" data info cifar10.npz
+    grep -q '^  x_train  *uint8 (40, 3, 32, 32)  *mean 9.5, ' "$out" || fail "$(cat "$out")"
+    head -c 5000 cifar/test_batch.bin >cifar/data_batch_2.bin
+    run 1 env PYTHONPATH="$package" "$python" -m sonde.data cifar10 cifar cifar10.npz
+    grep -q 'ends within a record' "$err" || fail "$(cat "$err")"
+fi

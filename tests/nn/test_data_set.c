@@ -399,8 +399,6 @@ static void a_split_that_cannot_be_is_refused(void **state)
     (void)state;
     assert_int_equal(sonde_nn_dataset_open_split(data_path("."), none, &set, &diag),
                      SONDE_EINVAL);
-    assert_int_equal(sonde_nn_dataset_open_cifar10(data_path("."), none, &set, &diag),
-                     SONDE_EINVAL);
     assert_int_equal(sonde_nn_dataset_open_named("mnist", none, NULL, &set, &diag),
                      SONDE_EINVAL);
     expect_line(&diag, "split 7");
@@ -409,7 +407,6 @@ static void a_split_that_cannot_be_is_refused(void **state)
     assert_int_equal(sonde_nn_dataset_draw_text(1, 1000, &text, &set, &diag),
                      SONDE_EINVAL);
     assert_false(sonde_nn_dataset_has_split(data_path("."), none));
-    assert_false(sonde_nn_dataset_is_cifar10(data_path("."), none));
     assert_int_equal(sonde_nn_synth_draw(0, none, 0, pixels), 0);
     assert_int_equal(sonde_nn_synth_draw(0, SONDE_NN_TRAIN, -5, pixels), 0);
     assert_int_equal(pixels[0], 1); /* nothing was drawn */

@@ -118,19 +118,6 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_dataset_from_memory(
     const sonde_view *data, const sonde_view *labels,
     const sonde_nn_dataset_options *options, sonde_nn_dataset **out, sonde_diag *diag);
 
-/*
- * CIFAR-10 in its binary form: data_batch_1.bin ... data_batch_5.bin in folder, of which
- * those that are there are read, or test_batch.bin; each may be gzipped. Samples are (3,
- * 32, 32). SONDE_ENOTFOUND: no such file. SONDE_EFORMAT: a file ends within a record.
- * SONDE_ERANGE: a label above 9. Cost: the files are read into memory.
- */
-SONDE_API SONDE_CHECKED sonde_err sonde_nn_dataset_open_cifar10(const char *folder,
-                                                                sonde_nn_split split,
-                                                                sonde_nn_dataset **out,
-                                                                sonde_diag *diag);
-/* Whether folder has such a file of the split. */
-SONDE_API bool sonde_nn_dataset_is_cifar10(const char *folder, sonde_nn_split split);
-
 /* Zero fields are defaults, but for length. */
 typedef struct sonde_nn_text_options {
     size_t size;                         /* sizeof(sonde_nn_text_options) */

@@ -147,33 +147,28 @@ static sonde_err add_archive(sonde__data_arrays *all, const void *bytes, size_t 
                              const char *name, sonde_diag *diag)
 {
     sonde__data_zip zip;
-    sonde_err err = sonde__data_zip_open(&zip, bytes, size, name, diag);
-
-    while (err == SONDE_OK) {
-        sonde__data_zip_member member;
-        bool more = false;
-
-        err = sonde__data_zip_next(&zip, &member, &more, diag);
-        if (err != SONDE_OK || !more) {
-            break;
+    sonde__data_zip_member member;
+    bool more = true;
+    SONDE__TRY(sonde__data_zip_open(&zip, bytes, size, name, diag));
+    for (;;) {
+        SONDE__TRY(sonde__data_zip_next(&zip, &member, &more, diag));
+        if (!more) {
+            return SONDE_OK;
         }
-        err = add_member(all, &zip, &member, diag);
+        SONDE__TRY(add_member(all, &zip, &member, diag));
     }
-    return err;
 }
 
 static sonde_err add_safetensors(sonde__data_arrays *all, const char *path,
                                  sonde_diag *diag)
 {
-    sonde_err err = sonde_safetensors_open(path, &all->file, diag);
-    const size_t count = err == SONDE_OK ? sonde_safetensors_count(all->file) : 0;
-
-    for (size_t i = 0; i < count && err == SONDE_OK; i++) {
+    SONDE__TRY(sonde_safetensors_open(path, &all->file, diag));
+    for (size_t i = 0; i < sonde_safetensors_count(all->file); i++) {
         const char *name = sonde_safetensors_name(all->file, i);
-
-        err = add(all, name, strlen(name), sonde_safetensors_view(all->file, i), diag);
+        const sonde_view *view = sonde_safetensors_view(all->file, i);
+        SONDE__TRY(add(all, name, strlen(name), view, diag));
     }
-    return err;
+    return SONDE_OK;
 }
 
 static int by_name(const void *a, const void *b)
@@ -215,8 +210,6 @@ static sonde_err add_folder(sonde__data_arrays *all, const char *path, sonde_dia
 
 static sonde_err fill(sonde__data_arrays *all, const char *path, sonde_diag *diag)
 {
-    sonde_err err = SONDE_OK;
-
     if (ends_with(path, ".npy")) {
         return add_npy(all, path, diag);
     }
@@ -226,44 +219,40 @@ static sonde_err fill(sonde__data_arrays *all, const char *path, sonde_diag *dia
     if (!ends_with(path, ".npz")) {
         return add_folder(all, path, diag);
     }
-    err = map_file(path, &all->map, &all->map_size, diag);
-    return err != SONDE_OK ? err : add_archive(all, all->map, all->map_size, path, diag);
+    SONDE__TRY(map_file(path, &all->map, &all->map_size, diag));
+    return add_archive(all, all->map, all->map_size, path, diag);
+}
+
+/* bytes NULL: of a file or a folder. */
+static sonde_err create(const char *name, const void *bytes, size_t size,
+                        sonde__data_arrays **out, sonde_diag *diag)
+{
+    sonde__data_arrays *all = sonde__calloc(1, sizeof *all);
+
+    if (all == NULL) {
+        return sonde__fail_nomem(diag, "a list of arrays");
+    }
+    const sonde_err err =
+        bytes != NULL ? add_archive(all, bytes, size, name, diag) : fill(all, name, diag);
+
+    if (err != SONDE_OK) {
+        sonde__data_arrays_destroy(all);
+        return err;
+    }
+    *out = all;
+    return SONDE_OK;
 }
 
 sonde_err sonde__data_arrays_open(const char *path, sonde__data_arrays **out,
                                   sonde_diag *diag)
 {
-    sonde__data_arrays *all = sonde__calloc(1, sizeof *all);
-    sonde_err err = SONDE_OK;
-
-    if (all == NULL) {
-        return sonde__fail_nomem(diag, "a list of arrays");
-    }
-    err = fill(all, path, diag);
-    if (err != SONDE_OK) {
-        sonde__data_arrays_destroy(all);
-        return err;
-    }
-    *out = all;
-    return SONDE_OK;
+    return create(path, NULL, 0, out, diag);
 }
 
 sonde_err sonde__data_arrays_parse(const void *bytes, size_t size, const char *name,
                                    sonde__data_arrays **out, sonde_diag *diag)
 {
-    sonde__data_arrays *all = sonde__calloc(1, sizeof *all);
-    sonde_err err = SONDE_OK;
-
-    if (all == NULL) {
-        return sonde__fail_nomem(diag, "a list of arrays");
-    }
-    err = add_archive(all, bytes, size, name, diag);
-    if (err != SONDE_OK) {
-        sonde__data_arrays_destroy(all);
-        return err;
-    }
-    *out = all;
-    return SONDE_OK;
+    return create(name, bytes, size, out, diag);
 }
 
 void sonde__data_arrays_destroy(sonde__data_arrays *all)

@@ -6,9 +6,7 @@
  * algorithm S). One pass draws each sample with probability wanted / left, which gives
  * every choice the same chance and keeps the order.
  *
- * Statistics: uint8 pixels are counted by value, so their moments come from 256 exact
- * counts a channel; float32 samples go through vital signs, channel by channel, merged in
- * order.
+ * Statistics are vital signs, channel by channel, merged in order.
  */
 #include "nn/data/dataset.h"
 #include "base/fail.h"
@@ -432,12 +430,11 @@ sonde_err sonde_nn_dataset_split(const sonde_nn_dataset *set, int64_t count,
 
 /* === statistics ===================================================================== */
 
-enum { CHANNELS_MAX = 4, LEVELS = 256 };
+enum { CHANNELS_MAX = 4, BLOCK = 1024 };
 
 typedef struct set_survey {
     const sonde_nn_dataset *set;
     int64_t channels;
-    uint64_t levels[CHANNELS_MAX][LEVELS];
     sonde_vitals vitals[CHANNELS_MAX];
     uint64_t bytes;
 } set_survey;
@@ -446,6 +443,28 @@ typedef struct set_survey {
 static int64_t channels_of(const sonde_nn_dataset_traits *traits, const int64_t *shape)
 {
     return traits->rank == 3 && shape[0] <= CHANNELS_MAX ? shape[0] : 1;
+}
+
+/* Adds count elements from place on. */
+static void add_elements(sonde_vitals *vitals, sonde_dtype dtype, const void *data,
+                         int64_t place, int64_t count)
+{
+    float block[BLOCK];
+
+    for (int64_t at = 0; at < count; at += BLOCK) {
+        const int64_t n = SONDE_MIN(count - at, (int64_t)BLOCK);
+        const sonde_view view = sonde_view_of(SONDE_F32, 1, &n, block);
+        sonde_vitals part;
+
+        for (int64_t i = 0; i < n; i++) {
+            const size_t element = (size_t)(place + at + i);
+
+            block[i] = dtype == SONDE_U8 ? (float)((const uint8_t *)data)[element]
+                                         : ((const float *)data)[element];
+        }
+        sonde_vitals_of(&view, &part);
+        sonde_vitals_merge(vitals, &part);
+    }
 }
 
 static void add_sample(set_survey *survey, const sonde_nn_sample *sample)
@@ -459,73 +478,29 @@ static void add_sample(set_survey *survey, const sonde_nn_sample *sample)
     }
     survey->bytes += (uint64_t)count * sonde_dtype_size(traits->dtype);
     for (int64_t c = 0; c < channels; c++) {
-        const int64_t plane = count / channels;
-
-        if (traits->dtype == SONDE_U8) {
-            const uint8_t *pixels = (const uint8_t *)sample->data + c * plane;
-
-            for (int64_t i = 0; i < plane; i++) {
-                survey->levels[c][pixels[i]]++;
-            }
-        } else {
-            float copy[1024]; /* a view's data is not const: never write through it */
-            const float *values = (const float *)sample->data + c * plane;
-
-            for (int64_t at = 0; at < plane; at += 1024) {
-                const int64_t n = SONDE_MIN(plane - at, (int64_t)1024);
-                const sonde_view view = sonde_view_of(SONDE_F32, 1, &n, copy);
-                sonde_vitals part;
-
-                memcpy(copy, values + at, (size_t)n * sizeof *copy);
-                sonde_vitals_of(&view, &part);
-                sonde_vitals_merge(&survey->vitals[c], &part);
-            }
-        }
-    }
-}
-
-static void sum_levels(const uint64_t *levels, int64_t c, sonde_nn_dataset_info *info)
-{
-    double count = 0.0, sum = 0.0, square = 0.0;
-
-    for (int i = 0; i < LEVELS; i++) {
-        const double n = (double)levels[i], x = (double)i / 255.0;
-
-        count += n;
-        sum += n * x;
-        square += n * x * x;
-        if (levels[i] > 0) {
-            info->min = fmin(info->min, x);
-            info->max = fmax(info->max, x);
-        }
-    }
-    if (count > 0.0) {
-        info->mean[c] = sum / count;
-        info->std[c] = sqrt(fmax(0.0, square / count - info->mean[c] * info->mean[c]));
+        add_elements(&survey->vitals[c], traits->dtype, sample->data,
+                     c * (count / channels), count / channels);
     }
 }
 
 static void conclude(const set_survey *survey, sonde_nn_dataset_info *info)
 {
+    const double scale = survey->set->traits.dtype == SONDE_U8 ? 255.0 : 1.0;
+
     info->channels = survey->channels;
     info->bytes = survey->bytes;
     info->min = (double)INFINITY;
     info->max = -(double)INFINITY;
     for (int64_t c = 0; c < survey->channels; c++) {
         const sonde_vitals *vitals = &survey->vitals[c];
+        const bool finite = sonde_vitals_get(vitals, SONDE_STAT_NONFINITE) == 0.0;
 
-        if (survey->set->traits.dtype == SONDE_U8) {
-            sum_levels(survey->levels[c], c, info);
-        } else {
-            const bool finite = sonde_vitals_get(vitals, SONDE_STAT_NONFINITE) == 0.0;
-
-            info->mean[c] =
-                finite ? sonde_vitals_get(vitals, SONDE_STAT_MEAN) : (double)NAN;
-            info->std[c] =
-                finite ? sonde_vitals_get(vitals, SONDE_STAT_STD) : (double)NAN;
-            info->min = fmin(info->min, vitals->min);
-            info->max = fmax(info->max, vitals->max);
-        }
+        info->mean[c] =
+            finite ? sonde_vitals_get(vitals, SONDE_STAT_MEAN) / scale : (double)NAN;
+        info->std[c] =
+            finite ? sonde_vitals_get(vitals, SONDE_STAT_STD) / scale : (double)NAN;
+        info->min = fmin(info->min, (double)vitals->min / scale);
+        info->max = fmax(info->max, (double)vitals->max / scale);
     }
 }
 

@@ -147,30 +147,23 @@ sonde_err sonde_nn_dataset_draw(const sonde_nn_draw_options *given,
     SONDE__NEEDS_AS(diag, "options, out", given, out);
     sonde_nn_draw_options options;
     SONDE__TAKE(sonde_nn_draw_options, &options, given, diag);
-    sonde_nn_dataset *set = NULL;
-    sonde_err err = check(&options, diag);
+    SONDE__TRY(check(&options, diag));
+    sonde_nn_dataset *set = sonde__calloc(1, sizeof *set);
+    sonde_err err = SONDE_OK;
 
-    if (err != SONDE_OK) {
-        return err;
-    }
-    set = sonde__calloc(1, sizeof *set);
     if (set == NULL) {
         return sonde__fail_nomem(diag, "a data set");
     }
-    err = sonde__dataset_set_source(set, "synthetic data", diag);
-    if (err == SONDE_OK) {
-        err = draw_data(&options, set, diag);
+    SONDE__TRY_GO(sonde__dataset_set_source(set, "synthetic data", diag));
+    SONDE__TRY_GO(draw_data(&options, set, diag));
+    for (size_t i = 1; i < options.input_count; i++) {
+        SONDE__TRY_GO(draw_field(&options, &options.inputs[i], set, diag));
     }
-    for (size_t i = 1; i < options.input_count && err == SONDE_OK; i++) {
-        err = draw_field(&options, &options.inputs[i], set, diag);
-    }
-    if (err == SONDE_OK) {
-        err = draw_target(&options, set, diag);
-    }
-    if (err != SONDE_OK) {
-        sonde_nn_dataset_destroy(set);
-        return err;
-    }
+    SONDE__TRY_GO(draw_target(&options, set, diag));
     *out = set;
     return SONDE_OK;
+
+error:
+    sonde_nn_dataset_destroy(set);
+    return err;
 }

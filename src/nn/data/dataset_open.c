@@ -118,34 +118,25 @@ sonde_err sonde_nn_dataset_open_image(const char *path, sonde_nn_dataset **out,
 {
     SONDE__NEEDS(diag, path, out);
     sonde_nn_image image = {0};
-    sonde_nn_dataset *set = NULL;
-    sonde_err err = sonde_nn_image_load(path, &image, diag);
+    SONDE__TRY(sonde_nn_image_load(path, &image, diag));
+    const int64_t shape[4] = {1, image.channels, image.height, image.width};
+    const sonde_view view = sonde_view_of(SONDE_U8, 4, shape, image.pixels);
+    sonde_nn_dataset *set = sonde__calloc(1, sizeof *set);
+    sonde_err err = SONDE_OK;
 
-    if (err != SONDE_OK) {
-        return err;
-    }
-    set = sonde__calloc(1, sizeof *set);
     if (set == NULL) {
         sonde_nn_image_fini(&image);
         return sonde__fail_nomem(diag, "a data set");
     }
     set->owned_data = image.pixels;
-    set->data = image.pixels;
-    set->traits.count = 1;
-    set->traits.dtype = SONDE_U8;
-    set->traits.rank = 3;
-    set->traits.shape[0] = image.channels;
-    set->traits.shape[1] = image.height;
-    set->traits.shape[2] = image.width;
-    set->sample_bytes =
-        (size_t)image.channels * (size_t)image.height * (size_t)image.width;
-    err = sonde__dataset_set_source(set, path, diag);
-    if (err != SONDE_OK) {
-        sonde_nn_dataset_destroy(set);
-        return err;
-    }
+    SONDE__TRY_GO(sonde__dataset_set_source(set, path, diag));
+    SONDE__TRY_GO(sonde__dataset_set_data(set, &view, path, diag));
     *out = set;
     return SONDE_OK;
+
+error:
+    sonde_nn_dataset_destroy(set);
+    return err;
 }
 
 /* === a folder of images ============================================================= */
@@ -598,42 +589,27 @@ static sonde_err look_in(place_search *search, const char *folder, bool *found,
     return SONDE_OK;
 }
 
-/* Looks in base and in base/<name>. */
-static sonde_err look_under(place_search *search, const char *base, bool *found,
-                            sonde_diag *diag)
-{
-    char folder[PATH_SIZE];
-    const int length = snprintf(folder, sizeof folder, "%s/%s", base, search->set->name);
-    const sonde_err err = look_in(search, base, found, diag);
-
-    if (err != SONDE_OK || *found || (size_t)length >= sizeof folder) {
-        return err;
-    }
-    return look_in(search, folder, found, diag);
-}
-
+/* Looks in all places, in their order. */
 static sonde_err look(place_search *search, const char *dir, bool *found,
                       sonde_diag *diag)
 {
-    const char *data = getenv("SONDE_DATA");
-    char cache[PATH_SIZE];
-    sonde_err err = SONDE_OK;
+    const char *data = getenv("SONDE_DATA"), *base = dir != NULL ? dir : data;
+    char places[3][PATH_SIZE] = {"", "", ""};
 
-    *found = false;
-    if (dir != NULL) {
-        return look_under(search, dir, found, diag);
+    if (base != NULL && base[0] != '\0') {
+        (void)snprintf(places[0], PATH_SIZE, "%s", base);
+        (void)snprintf(places[1], PATH_SIZE, "%s/%s", base, search->set->name);
     }
-    if (data != NULL && data[0] != '\0') {
-        err = look_under(search, data, found, diag);
+    if (dir == NULL &&
+        sonde_nn_data_cache(search->set->name, places[2], PATH_SIZE, NULL) != SONDE_OK) {
+        places[2][0] = '\0'; /* there is no cache */
     }
-    if (err != SONDE_OK) {
-        return err;
+    for (size_t i = 0; i < SONDE_COUNT_OF(places) && !*found; i++) {
+        if (places[i][0] != '\0') {
+            SONDE__TRY(look_in(search, places[i], found, diag));
+        }
     }
-    if (!*found &&
-        sonde_nn_data_cache(search->set->name, cache, sizeof cache, NULL) == SONDE_OK) {
-        err = look_in(search, cache, found, diag);
-    }
-    return err;
+    return SONDE_OK;
 }
 
 sonde_err sonde_nn_dataset_open_named(const char *name, sonde_nn_split split,

@@ -68,60 +68,33 @@ static sonde_err check_options(const sonde_nn_text_options *options, sonde_diag 
     return SONDE_OK;
 }
 
-/* A text's tokens, new; *count of them. */
-static sonde_err make_tokens(const char *bytes, size_t size,
-                             const sonde_nn_tokenizer *tokenizer, int64_t **out,
-                             size_t *count, sonde_diag *diag)
+/* The tokens of the set's text, which become its data and labels. */
+static sonde_err fill(sonde_nn_dataset *set, const char *bytes, size_t size,
+                      const sonde_nn_text_options *options, const char *source,
+                      sonde_diag *diag)
 {
+    const sonde_nn_tokenizer *tokenizer = options->tokenizer;
     int64_t *tokens = sonde__calloc(size, sizeof *tokens);
-    sonde_err err = SONDE_OK;
+    size_t count = size;
 
+    set->owned_data = tokens;
     if (tokens == NULL) {
         return sonde__fail_nomem(diag, "a text");
     }
-    *count = size;
     if (tokenizer != NULL) {
-        err = sonde_nn_tokenizer_encode(tokenizer, bytes, size, tokens, count, diag);
+        SONDE__TRY(
+            sonde_nn_tokenizer_encode(tokenizer, bytes, size, tokens, &count, diag));
     }
     for (size_t i = 0; tokenizer == NULL && i < size; i++) {
         tokens[i] = (unsigned char)bytes[i];
     }
-    if (err != SONDE_OK) {
-        sonde__free(tokens);
-        return err;
-    }
-    *out = tokens;
-    return SONDE_OK;
-}
-
-/* A set over size bytes of text. */
-static sonde_err make_set(const char *bytes, size_t size,
-                          const sonde_nn_text_options *options, const char *source,
-                          sonde_nn_dataset **out, sonde_diag *diag)
-{
-    const sonde_nn_tokenizer *tokenizer = options->tokenizer;
-    int64_t *tokens = NULL;
-    size_t count = 0;
-    sonde_nn_dataset *set = NULL;
-    sonde_err err = make_tokens(bytes, size, tokenizer, &tokens, &count, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
     if (count < 2 || (int64_t)(count - 1) / options->length < 1) {
-        sonde__free(tokens);
         return sonde__fail(diag, SONDE_ERANGE, source,
                            tokenizer != NULL ? "more tokens than a sample has"
                                              : "more bytes than a sample has tokens",
                            "%zu %s of text for samples of %" PRId64 " tokens", count,
                            tokenizer != NULL ? "tokens" : "bytes", options->length);
     }
-    set = sonde__calloc(1, sizeof *set);
-    if (set == NULL) {
-        sonde__free(tokens);
-        return sonde__fail_nomem(diag, "a text");
-    }
-    set->owned_data = tokens;
     set->data = (const unsigned char *)tokens;
     set->labels = tokens + 1;
     set->sample_bytes = (size_t)options->length * sizeof *tokens;
@@ -133,7 +106,21 @@ static sonde_err make_set(const char *bytes, size_t size,
         .has_labels = true,
         .classes = tokenizer != NULL ? sonde_nn_tokenizer_size(tokenizer) : VOCABULARY,
         .label_length = options->length};
-    err = sonde__dataset_set_source(set, source, diag);
+    return sonde__dataset_set_source(set, source, diag);
+}
+
+/* A set over size bytes of text. */
+static sonde_err make_set(const char *bytes, size_t size,
+                          const sonde_nn_text_options *options, const char *source,
+                          sonde_nn_dataset **out, sonde_diag *diag)
+{
+    sonde_nn_dataset *set = sonde__calloc(1, sizeof *set);
+
+    if (set == NULL) {
+        return sonde__fail_nomem(diag, "a text");
+    }
+    const sonde_err err = fill(set, bytes, size, options, source, diag);
+
     if (err != SONDE_OK) {
         sonde_nn_dataset_destroy(set);
         return err;
@@ -240,28 +227,31 @@ static void say(writer *w, const char *word)
     }
 }
 
-#define ANY(w, words) ((words)[draw((w), SONDE_COUNT_OF(words))])
+#define SAY_ANY(w, words) say((w), (words)[draw((w), SONDE_COUNT_OF(words))])
 
 static void say_thing(writer *w, bool many)
 {
-    say(w,
-        many ? (draw(w, 2) == 0 ? "the " : "some ") : (draw(w, 2) == 0 ? "the " : "a "));
+    say(w, draw(w, 2) == 0 ? "the " : many ? "some " : "a ");
     if (draw(w, 5) < 2) {
-        say(w, ANY(w, adjectives));
+        SAY_ANY(w, adjectives);
         say(w, " ");
     }
-    say(w, many ? ANY(w, plurals) : ANY(w, nouns));
+    if (many) {
+        SAY_ANY(w, plurals);
+    } else {
+        SAY_ANY(w, nouns);
+    }
 }
 
 static void say_rest(writer *w, bool many)
 {
     say(w, " ");
-    say(w, ANY(w, verbs));
+    SAY_ANY(w, verbs);
     say(w, many ? " " : "s ");
     say_thing(w, draw(w, 3) == 0);
     if (draw(w, 3) == 0) {
         say(w, " ");
-        say(w, ANY(w, places));
+        SAY_ANY(w, places);
         say(w, " ");
         say_thing(w, draw(w, 4) == 0);
     }

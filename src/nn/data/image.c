@@ -253,114 +253,53 @@ static sonde_err decode_png(const sonde__data_bytes *bytes, sonde__data_image_in
     return job.err;
 }
 
-typedef struct png_writing {
-    const sonde_nn_image *image;
-    sonde__whole_file *file;
-    uint8_t *row;
-    png_structp png;
-    png_infop info;
-    sonde_diag *diag;
-    sonde_err err;
-} png_writing;
-
-static void take_bytes(png_structp png, png_bytep bytes, size_t size)
+/* The encoded rows (H, W, C); size is the room in out, and then the bytes. */
+static sonde_err encode_png(const sonde_nn_image *image, const uint8_t *rows, void *out,
+                            png_alloc_size_t *size, const char *path, sonde_diag *diag)
 {
-    png_writing *job = png_get_io_ptr(png);
+    png_image png = {.version = PNG_IMAGE_VERSION,
+                     .width = (png_uint_32)image->width,
+                     .height = (png_uint_32)image->height,
+                     .format = image->channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB};
 
-    (void)sonde__whole_write(job->file, bytes, size);
-    job->err = sonde__whole_status(job->file, job->diag);
-    if (job->err != SONDE_OK) {
-        png_longjmp(png, 1);
-    }
-}
-
-static void flush_nothing(png_structp png)
-{
-    (void)png;
-}
-
-static void fail_writing(png_structp png, png_const_charp message)
-{
-    png_writing *job = png_get_error_ptr(png);
-
-    job->err = sonde__fail(job->diag, SONDE_EIO, job->file->path, NULL,
-                           "cannot write PNG: %s", message);
-    png_longjmp(png, 1);
-}
-
-static void write_rows(const png_writing *job)
-{
-    const sonde_nn_image *image = job->image;
-    const size_t width = (size_t)image->width, channels = (size_t)image->channels;
-    const size_t plane = width * (size_t)image->height;
-
-    for (size_t y = 0; y < (size_t)image->height; y++) {
-        for (size_t x = 0; x < width; x++) {
-            for (size_t c = 0; c < channels; c++) {
-                job->row[x * channels + c] = image->pixels[c * plane + y * width + x];
-            }
-        }
-        png_write_row(job->png, job->row);
-    }
-}
-
-static void run_writing(png_writing *job)
-{
-    if (setjmp(png_jmpbuf(job->png)) != 0) {
-        return; /* err is filled */
-    }
-    png_set_write_fn(job->png, job, take_bytes, flush_nothing);
-    png_set_IHDR(job->png, job->info, (png_uint_32)job->image->width,
-                 (png_uint_32)job->image->height, 8,
-                 job->image->channels == 1 ? PNG_COLOR_TYPE_GRAY : PNG_COLOR_TYPE_RGB,
-                 PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
-                 PNG_FILTER_TYPE_DEFAULT);
-    png_write_info(job->png, job->info);
-    write_rows(job);
-    png_write_end(job->png, job->info);
-}
-
-static sonde_err write_image(png_writing *job)
-{
-    job->png = png_create_write_struct(PNG_LIBPNG_VER_STRING, job, fail_writing, ignore);
-    if (job->png != NULL) {
-        job->info = png_create_info_struct(job->png);
-    }
-    if (job->info != NULL) {
-        run_writing(job);
-    } else {
-        job->err = sonde__fail_nomem(job->diag, "PNG encoding");
-    }
-    png_destroy_write_struct(&job->png, &job->info);
-    return job->err;
+    return png_image_write_to_memory(&png, out, size, 0, rows, 0, NULL) != 0
+               ? SONDE_OK
+               : sonde__fail(diag, SONDE_EIO, path, NULL, "cannot write PNG: %s",
+                             png.message);
 }
 
 sonde_err sonde_nn_image_write_png(const char *path, const sonde_nn_image *image,
                                    sonde_diag *diag)
 {
     SONDE__NEEDS(diag, image, path);
-    sonde__whole_file file;
-    png_writing job = {.image = image, .file = &file, .diag = diag};
-    sonde_err err = SONDE_OK;
-
     if ((image->channels != 1 && image->channels != 3) || image->width < 1 ||
         image->height < 1 || image->pixels == NULL) {
         return sonde__fail(diag, SONDE_EINVAL, path, "1 or 3 channels, at least 1 x 1",
                            "an image of %d channels, %d x %d", image->channels,
                            image->width, image->height);
     }
-    SONDE__TRY(sonde__whole_open(&file, path, diag));
-    job.row = sonde__malloc((size_t)image->width * (size_t)image->channels);
-    err =
-        job.row != NULL ? write_image(&job) : sonde__fail_nomem(diag, "a row of pixels");
-    if (err != SONDE_OK) {
+    const size_t plane = (size_t)image->width * (size_t)image->height;
+    const size_t channels = (size_t)image->channels;
+    /* deflate adds 5 bytes a block, a row 1, the chunks less than the rest */
+    png_alloc_size_t size = plane * channels * 17 / 16 + (size_t)image->height + 4096;
+    uint8_t *rows = sonde__malloc(plane * channels), *out = sonde__malloc(size);
+    sonde_err err = SONDE_OK;
+
+    if (rows == NULL || out == NULL) {
+        err = sonde__fail_nomem(diag, "PNG encoding");
         goto done;
     }
-    err = sonde__whole_commit(&file, SONDE__REPLACE, diag);
+    for (size_t i = 0; i < plane; i++) {
+        for (size_t c = 0; c < channels; c++) {
+            rows[i * channels + c] = image->pixels[c * plane + i];
+        }
+    }
+    SONDE__TRY_DONE(encode_png(image, rows, out, &size, path, diag));
+    err = sonde__whole_put(path, out, size, diag);
 
 done:
-    sonde__free(job.row);
-    sonde__whole_close(&file);
+    sonde__free(rows);
+    sonde__free(out);
     return err;
 }
 

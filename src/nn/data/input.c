@@ -79,8 +79,11 @@ static sonde_err unzip(sonde__data_input *input, const unsigned char *packed, si
         err = add_member(input, decompressor, packed + place, size - place, &taken,
                          &result, diag);
         if (err == SONDE_OK && result != LIBDEFLATE_SUCCESS) {
-            err = sonde__fail(diag, SONDE_EFORMAT, input->name, NULL,
-                              "corrupt gzip stream at byte %zu of %zu", place, size);
+            err =
+                sonde__fail(diag, SONDE_EFORMAT, input->name, NULL,
+                            "corrupt gzip stream at byte %zu of %zu: it is cut short, or "
+                            "damaged",
+                            place, size);
         }
     }
     libdeflate_free_decompressor(decompressor);

@@ -211,9 +211,6 @@ static bool is_split(const char *path)
 static sonde_err open_folder(const char *path, sonde_nn_split split,
                              sonde_nn_dataset **out, sonde_diag *diag)
 {
-    if (sonde_nn_dataset_is_cifar10(path, split)) {
-        return sonde_nn_dataset_open_cifar10(path, split, out, diag);
-    }
     return is_split(path) ? sonde_nn_dataset_open_split(path, split, out, diag)
                           : sonde_nn_dataset_open_folder(path, out, diag);
 }
@@ -275,8 +272,7 @@ bool sonde_nn_job_has_test(const sonde_nn_job *job)
     return info->synthetic > 0 || info->input_dtype == SONDE_I64 ||
            is_drawn(info->data_path) || name_of(info)[0] != '\0' ||
            info->data_path[0] == '\0' ||
-           sonde_nn_dataset_has_split(info->data_path, SONDE_NN_TEST) ||
-           sonde_nn_dataset_is_cifar10(info->data_path, SONDE_NN_TEST);
+           sonde_nn_dataset_has_split(info->data_path, SONDE_NN_TEST);
 }
 
 /* Options that the kind of data has no use for are mistakes. */
