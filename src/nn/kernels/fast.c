@@ -7,7 +7,7 @@
 #define KERNEL(name, isa) &sonde__kernel_##name##_##isa
 #define ONE(op, isa) KERNEL(op, isa)
 #define WIDE(op, isa) KERNEL(op##_wide, isa), KERNEL(op, isa)
-#define ROWS(op, isa) KERNEL(op, isa), &sonde__kernel_##op##_rows
+#define ROWS(op, isa) KERNEL(op, isa), KERNEL(op##_batch, isa), &sonde__kernel_##op##_rows
 #define PLAIN(op, isa) KERNEL(op, isa), KERNEL(op##_plain, isa)
 #define PANELS(op, isa) KERNEL(op##_panels, isa), PLAIN(op, isa)
 #define SUMS(op, isa) KERNEL(linear_##op, isa), KERNEL(op, isa)

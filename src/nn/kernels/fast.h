@@ -2,7 +2,7 @@
  * fast.h - the fast kernels by op and instruction set.
  *
  * float32 only; the operands are those of ops.h. The reference serves declined calls
- * (other dtypes, softmax along axis 0). A list is NULL-terminated, fastest first. The
+ * (other dtypes). A list is NULL-terminated, fastest first. The
  * kernels of one list differ in layouts: every one of them beats a reorder before the
  * first, so take the first that needs no reorder.
  *
@@ -36,7 +36,8 @@
  *
  *   ONE      the kernel sonde__kernel_OP
  *   WIDE     OP_wide, of many channels; OP
- *   ROWS     OP over LANES, along any axis but the first; OP_rows, PLAIN along the last
+ *   ROWS     OP over LANES, along any axis but the first; OP_batch, along that; OP_rows,
+ *            PLAIN along the last
  *   PLAIN    OP; OP_plain, of a plain x
  *   PANELS   OP_panels; OP; OP_plain
  *   SUMS     of (N, C); of any other
@@ -97,6 +98,10 @@ sonde__kernel_fast_kernels_of(sonde__isa isa, sonde__kernel_fast_op op);
 /* The kernels. */
 #define SONDE__KERNEL_FAST_KERNELS(X)                                                    \
     SONDE__KERNEL_FAST_OPS(X)                                                            \
+    X(softmax_batch, , )                                                                 \
+    X(log_softmax_batch, , )                                                             \
+    X(softmax_grad_batch, , )                                                            \
+    X(log_softmax_grad_batch, , )                                                        \
     X(conv2d_wide, , )                                                                   \
     X(conv2d_relu_wide, , )                                                              \
     X(conv2d_grad_input_wide, , )                                                        \

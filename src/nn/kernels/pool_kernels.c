@@ -88,8 +88,8 @@ VEC_INLINE void each_window(const pool_geometry *g, const sonde__op_call *call,
 
 /* --- forward ------------------------------------------------------------------------ */
 
-static void max_of_window(const pool_geometry *g, const sonde__op_call *call,
-                          const pool_window *window, int64_t plane, int64_t at)
+VEC_INLINE void max_of_window(const pool_geometry *g, const sonde__op_call *call,
+                              const pool_window *window, int64_t plane, int64_t at)
 {
     const float *const x = lanes_in(call, 0) + plane * g->h * g->w * LANES;
     float *const y = lanes_out(call, 0);
@@ -174,14 +174,14 @@ VEC_INLINE void spread_window(const pool_geometry *g, const sonde__op_call *call
     }
 }
 
-static void store_window(const pool_geometry *g, const sonde__op_call *call,
-                         const pool_window *window, int64_t plane, int64_t at)
+VEC_INLINE void store_window(const pool_geometry *g, const sonde__op_call *call,
+                             const pool_window *window, int64_t plane, int64_t at)
 {
     spread_window(g, call, window, plane, at, true);
 }
 
-static void add_window(const pool_geometry *g, const sonde__op_call *call,
-                       const pool_window *window, int64_t plane, int64_t at)
+VEC_INLINE void add_window(const pool_geometry *g, const sonde__op_call *call,
+                           const pool_window *window, int64_t plane, int64_t at)
 {
     spread_window(g, call, window, plane, at, false);
 }
