@@ -78,15 +78,13 @@ static sonde_err append(const char *url, const char *name, const void *bytes, si
                         sonde_diag *diag)
 {
     access_once once = {.bucket = NULL};
-    char etag[SONDE__S3_ETAG] = "";
     sonde_text body = {0};
-    bool changed = false;
     sonde_err err = begin(&once, url, diag);
 
     if (err != SONDE_OK) {
         goto done;
     }
-    err = sonde__s3_get_small(once.bucket, &once.line, name, etag, &body, &changed, diag);
+    err = sonde__s3_get_small(once.bucket, &once.line, name, NULL, &body, NULL, diag);
     if (err == SONDE_ENOTFOUND) {
         body.length = 0;
     } else if (err != SONDE_OK) {
@@ -95,7 +93,7 @@ static sonde_err append(const char *url, const char *name, const void *bytes, si
     sonde_text_put(&body, bytes, size);
     err = body.failed ? sonde__fail_nomem(diag, url)
                       : sonde__s3_put(once.bucket, &once.line, name, body.data,
-                                      body.length, false, diag);
+                                      body.length, SONDE__S3_REPLACE, diag);
 
 done:
     sonde_text_fini(&body);

@@ -82,26 +82,18 @@ sonde_err sonde__s3_get(sonde__s3_bucket *bucket, sonde__s3_line *line, const ch
                                        .most = (size_t)SONDE_MIN(offset, MOST_WHOLE) +
                                                count + MOST_ANSWER};
     sonde__s3_answer answer = {.body = *body};
-    sonde_err err = SONDE_OK;
 
     (void)snprintf(range, sizeof range, "bytes=%" PRIu64 "-%" PRIu64, offset,
                    offset + count - 1);
-    err = sonde__s3_send(bucket, line, &request, &answer, diag);
+    sonde_err err = sonde__s3_send(bucket, line, &request, &answer, diag);
     if (answer.status == 416) { /* the object is empty, or ends before the range */
         answer.body.length = 0;
         err = SONDE_OK;
+    } else if (err == SONDE_OK) {
+        err = take_range(bucket, name, offset, count, &answer, diag);
     }
     *body = answer.body;
-    if (err != SONDE_OK) {
-        return err;
-    }
-    if (answer.status != 416) {
-        err = take_range(bucket, name, offset, count, &answer, diag);
-        *body = answer.body;
-    }
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(err);
     if (object != NULL) {
         copy_etag(object->etag, answer.etag);
         object->size = answer.status == 416 ? 0 : whole_size(&answer);
@@ -116,19 +108,18 @@ sonde_err sonde__s3_get_small(sonde__s3_bucket *bucket, sonde__s3_line *line,
     char quoted[SONDE__S3_ETAG + 2];
     sonde__s3_request request = {.method = "GET", .name = name, .most = MOST_SMALL};
     sonde__s3_answer answer = {.body = *body};
-    sonde_err err = SONDE_OK;
 
-    (void)snprintf(quoted, sizeof quoted, "\"%.126s\"", etag);
-    if (etag[0] != '\0') {
+    if (etag != NULL && etag[0] != '\0') {
+        (void)snprintf(quoted, sizeof quoted, "\"%.126s\"", etag);
         request.header = (sonde__s3_pair){"if-none-match", quoted};
     }
-    err = sonde__s3_send(bucket, line, &request, &answer, diag);
+    const sonde_err err = sonde__s3_send(bucket, line, &request, &answer, diag);
     *body = answer.body;
-    if (err != SONDE_OK) {
-        return err;
+    SONDE__TRY(err);
+    if (changed != NULL) {
+        *changed = answer.status != 304;
     }
-    *changed = answer.status != 304;
-    if (*changed) {
+    if (etag != NULL && answer.status != 304) {
         copy_etag(etag, answer.etag);
     }
     return SONDE_OK;
@@ -152,28 +143,17 @@ static sonde_err put(sonde__s3_bucket *bucket, sonde__s3_line *line,
 }
 
 sonde_err sonde__s3_put(sonde__s3_bucket *bucket, sonde__s3_line *line, const char *name,
-                        const void *bytes, size_t size, bool once, sonde_diag *diag)
+                        const void *bytes, size_t size, sonde__s3_putting how,
+                        sonde_diag *diag)
 {
-    const sonde__s3_request request = {.method = "PUT",
-                                       .name = name,
-                                       .header = {once ? "if-none-match" : NULL, "*"},
-                                       .body = size > 0 ? bytes : "",
-                                       .size = size,
-                                       .most = MOST_ANSWER};
-
-    return put(bucket, line, &request, diag);
-}
-
-sonde_err sonde__s3_put_soon(sonde__s3_bucket *bucket, sonde__s3_line *line,
-                             const char *name, const void *bytes, size_t size,
-                             sonde_diag *diag)
-{
-    const sonde__s3_request request = {.method = "PUT",
-                                       .name = name,
-                                       .body = size > 0 ? bytes : "",
-                                       .size = size,
-                                       .most = MOST_ANSWER,
-                                       .tries = 1};
+    const sonde__s3_request request = {
+        .method = "PUT",
+        .name = name,
+        .header = {how == SONDE__S3_CREATE ? "if-none-match" : NULL, "*"},
+        .body = size > 0 ? bytes : "",
+        .size = size,
+        .most = MOST_ANSWER,
+        .tries = how == SONDE__S3_TRY ? 1 : 0};
 
     return put(bucket, line, &request, diag);
 }

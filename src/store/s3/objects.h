@@ -25,17 +25,18 @@ sonde_err sonde__s3_get(sonde__s3_bucket *bucket, sonde__s3_line *line, const ch
                         uint64_t offset, size_t count, sonde_text *body,
                         sonde__s3_object *object, sonde_diag *diag);
 /* A small object whole. etag: "", or that of a known version: then body is filled only
- * if the store has another, and *changed is set. */
+ * if the store has another, and *changed is set. Both may be NULL. */
 sonde_err sonde__s3_get_small(sonde__s3_bucket *bucket, sonde__s3_line *line,
                               const char *name, char etag[SONDE__S3_ETAG],
                               sonde_text *body, bool *changed, sonde_diag *diag);
-/* once: SONDE_EEXIST if there is such an object. */
+typedef enum sonde__s3_putting {
+    SONDE__S3_REPLACE,
+    SONDE__S3_CREATE, /* SONDE_EEXIST if there is such an object */
+    SONDE__S3_TRY     /* one request: it is sent again soon */
+} sonde__s3_putting;
 sonde_err sonde__s3_put(sonde__s3_bucket *bucket, sonde__s3_line *line, const char *name,
-                        const void *bytes, size_t size, bool once, sonde_diag *diag);
-/* The same, tried once: for what is sent again soon. */
-sonde_err sonde__s3_put_soon(sonde__s3_bucket *bucket, sonde__s3_line *line,
-                             const char *name, const void *bytes, size_t size,
-                             sonde_diag *diag);
+                        const void *bytes, size_t size, sonde__s3_putting how,
+                        sonde_diag *diag);
 /* Whether there is an object of that name below an address; asked on a connection of its own. */
 sonde_err sonde__s3_exists(const char *url, const char *name, bool *out,
                            sonde_diag *diag);

@@ -113,11 +113,9 @@ void sonde__s3_spool_close(void *handle)
 /* Copies a small object of the store into the spool. */
 static sonde_err fetch_file(sonde__s3_spool *spool, const char *name, sonde_diag *diag)
 {
-    char etag[SONDE__S3_ETAG] = "";
     sonde_text text = {0};
-    bool changed = false;
-    sonde_err err = sonde__s3_get_small(spool->bucket, &spool->line, name, etag, &text,
-                                        &changed, diag);
+    sonde_err err =
+        sonde__s3_get_small(spool->bucket, &spool->line, name, NULL, &text, NULL, diag);
 
     if (err != SONDE_OK) {
         goto done;
@@ -160,15 +158,13 @@ static sonde_err take_object(void *user, const sonde__s3_object *object, sonde_d
  * folder: another machine has resumed the run. */
 static sonde_err drop_superseded(sonde__s3_spool *spool, sonde_diag *diag)
 {
-    char name[64], path[SONDE__S3_PATH], etag[SONDE__S3_ETAG] = "";
+    char name[64], path[SONDE__S3_PATH];
     sonde_text text = {0};
     struct stat about = {0};
-    bool changed = false;
     sonde_err err = SONDE_OK;
 
     (void)snprintf(name, sizeof name, "%s/generations.jsonl", spool->worker);
-    err = sonde__s3_get_small(spool->bucket, &spool->line, name, etag, &text, &changed,
-                              diag);
+    err = sonde__s3_get_small(spool->bucket, &spool->line, name, NULL, &text, NULL, diag);
     if (err != SONDE_OK || !sonde__s3_spool_has(spool, spool->worker)) {
         goto done;
     }
@@ -318,14 +314,12 @@ static sonde_err begin_run(sonde__s3_spool *spool, bool was_sent, sonde_diag *di
 
 static sonde_err look_at_store(sonde__s3_spool *spool, sonde_diag *diag)
 {
-    char etag[SONDE__S3_ETAG] = "";
     sonde_text run = {0};
     sonde_diag why = {0};
-    bool changed = false;
     const bool was_sent =
         sonde__s3_spool_was_sent(spool); /* another worker may send it */
-    sonde_err err = sonde__s3_get_small(spool->bucket, &spool->line, "run.json", etag,
-                                        &run, &changed, &why);
+    sonde_err err = sonde__s3_get_small(spool->bucket, &spool->line, "run.json", NULL,
+                                        &run, NULL, &why);
 
     if (err == SONDE_OK) {
         err = take_run(spool, &run, diag);
@@ -406,11 +400,9 @@ sonde_err sonde__s3_spool_open(const char *url, const char *folder,
  * made it was lost, and a later try found it there. */
 static bool is_sent_run(sonde__s3_spool *spool, const sonde_text *run)
 {
-    char etag[SONDE__S3_ETAG] = "";
     sonde_text there = {0};
-    bool changed = false;
     const sonde_err err = sonde__s3_get_small(spool->bucket, &spool->line, "run.json",
-                                              etag, &there, &changed, NULL);
+                                              NULL, &there, NULL, NULL);
     const bool same = err == SONDE_OK && there.data != NULL && run->data != NULL &&
                       there.length == run->length &&
                       memcmp(there.data, run->data, run->length) == 0;
@@ -438,7 +430,7 @@ static sonde_err send_run(sonde__s3_spool *spool, const char *text, size_t size,
         goto done;
     }
     err = sonde__s3_put(spool->bucket, &spool->line, "run.json", run.data, run.length,
-                        true, diag);
+                        SONDE__S3_CREATE, diag);
     if (err == SONDE_EEXIST && spool->writer.world > 1) {
         err = fetch_file(spool, "run.json", diag);
     } else if (err == SONDE_EEXIST) {
@@ -511,7 +503,6 @@ sonde_err sonde__s3_spool_start(void *handle, const char *run, size_t size,
 {
     sonde__s3_spool *spool = handle;
     sonde_text text = {0};
-    bool changed = false;
     sonde_err err = SONDE_OK;
 
     SONDE__TRY_GO(spool->run_sent ? SONDE_OK : send_run(spool, run, size, diag));
@@ -519,7 +510,7 @@ sonde_err sonde__s3_spool_start(void *handle, const char *run, size_t size,
         SONDE__TRY_GO(sonde__s3_remove(spool->bucket, &spool->line, "end.json", diag));
     }
     if (sonde__s3_get_small(spool->bucket, &spool->beat_line, "control.jsonl",
-                            spool->control_etag, &text, &changed, NULL) == SONDE_OK) {
+                            spool->control_etag, &text, NULL, NULL) == SONDE_OK) {
         spool->control_seen = text.length; /* requests to an earlier process */
     }
     sonde_text_fini(&text);

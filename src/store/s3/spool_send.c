@@ -370,7 +370,7 @@ static sonde_err send_version(sonde__s3_spool *spool, const sonde__s3_spooled *f
     } else if (sonde__s3_spool_read(spool, file->name,
                                     dot != NULL && strcmp(dot, ".jsonl") == 0, &text)) {
         err = sonde__s3_put(spool->bucket, &spool->line, file->name, text.data,
-                            text.length, false, diag);
+                            text.length, SONDE__S3_REPLACE, diag);
     }
     sonde_text_fini(&text);
     if (err != SONDE_OK) {
@@ -555,8 +555,8 @@ sonde_err sonde__s3_spool_beat(sonde__s3_spool *spool, sonde_diag *diag)
     (void)snprintf(name, sizeof name, "%s/state.json", spool->worker);
     if (sonde__s3_spool_read(spool, name, false, &text) && text.length > 0 &&
         strstr(text.data, "\"running\"") != NULL) {
-        err = sonde__s3_put_soon(spool->bucket, &spool->beat_line, name, text.data,
-                                 text.length, diag);
+        err = sonde__s3_put(spool->bucket, &spool->beat_line, name, text.data,
+                            text.length, SONDE__S3_TRY, diag);
     }
     sonde_text_fini(&text);
     SONDE__TRY(err);

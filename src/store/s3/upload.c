@@ -191,7 +191,7 @@ static sonde_err put_whole(upload *up)
 {
     SONDE__TRY(read_piece(up, 0, (size_t)up->size));
     return sonde__s3_put(up->bucket, up->line, up->name, up->piece, (size_t)up->size,
-                         false, up->diag);
+                         SONDE__S3_REPLACE, up->diag);
 }
 
 sonde_err sonde__s3_put_file(sonde__s3_bucket *bucket, sonde__s3_line *line,
