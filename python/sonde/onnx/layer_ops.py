@@ -226,7 +226,7 @@ def group_norm(n: Node) -> Value:
     sizes, own = n.shape(x), n.shape(weight)
     if len(sizes) < 2 or len(own) != 1 or own[0] != sizes[1]:  # up to opset 20
         n.unsupported("a scale of groups", "one of each channel")
-    return n.emit("group_norm", x, weight, bias, groups=n.get("num_groups", 0),
+    return n.emit("group_norm", x, weight, bias, num_groups=n.get("num_groups", 0),
                   eps=n.get("epsilon", 1e-5))
 
 

@@ -712,7 +712,7 @@ class Node:
 
     def permute(self, x: Value, order: Any) -> Value:
         order = tuple(order)
-        return x if order == tuple(range(len(order))) else self.emit("transpose", x, dims=order)
+        return x if order == tuple(range(len(order))) else self.emit("permute", x, dims=order)
 
     def cut(self, x: Value, axis: int, begin: int, end: int, step: int = 1) -> Value:
         """Places begin, begin + step ... before end of a dimension; all of it is x."""
