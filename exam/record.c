@@ -90,15 +90,16 @@ static void tap_defaults(sonde_observer *observer, const sonde_tensor_info *info
     const unsigned vital = sonde__observe_vital(info);
 
     for (int mode = 0; mode < SONDE_MODE_PREDICT; mode++) {
-        const sonde_schedule values =
-            sonde_schedule_join(&looks[mode].values, &looks[mode].hash);
+        const sonde_schedule values = sonde_schedule_join(
+            &looks[mode].when[SONDE_FORM_RAW], &looks[mode].when[SONDE_FORM_HASH]);
 
         if (vital & SONDE__VITAL_ALWAYS) {
             tap_one(observer, info->name, sink, mode, SONDE_HOW_VITALS, 1);
         }
-        if ((vital & SONDE__VITAL_LOOKS) && looks[mode].vitals.every > 0) {
+        if ((vital & SONDE__VITAL_LOOKS) &&
+            looks[mode].when[SONDE_FORM_VITALS].every > 0) {
             tap_on(observer, info->name, sink, mode, SONDE_HOW_VITALS,
-                   looks[mode].vitals);
+                   looks[mode].when[SONDE_FORM_VITALS]);
         }
         if ((vital & SONDE__VITAL_RAW) && values.every > 0) {
             tap_on(observer, info->name, sink, mode, SONDE_HOW_RAW, values);
