@@ -124,7 +124,6 @@ static sonde_err set_up(sonde_nn_evaluator *evaluator, sonde_nn_loader *loader,
                         sonde_diag *diag)
 {
     const int64_t count = sonde_nn_loader_get_info(loader).samples;
-    sonde_err err = SONDE_OK;
 
     evaluator->loader = loader;
     evaluator->batch = sonde_nn_loader_get_info(loader).batch;
@@ -132,15 +131,15 @@ static sonde_err set_up(sonde_nn_evaluator *evaluator, sonde_nn_loader *loader,
     SONDE__TRY(make_session(evaluator, evaluator->batch, &evaluator->whole, diag));
     if (evaluator->target == SONDE_NN_TARGET_CLASS ||
         evaluator->target == SONDE_NN_TARGET_ONE_HOT) {
-        err = make_matrix(evaluator, diag);
+        SONDE__TRY(make_matrix(evaluator, diag));
     }
-    if (err == SONDE_OK && evaluator->target == SONDE_NN_TARGET_VALUES) {
+    if (evaluator->target == SONDE_NN_TARGET_VALUES) {
         SONDE__TRY(make_sums(evaluator, diag));
     }
     if (count % evaluator->batch != 0) {
-        err = make_session(evaluator, count % evaluator->batch, &evaluator->rest, diag);
+        SONDE__TRY(make_session(evaluator, count % evaluator->batch, &evaluator->rest, diag));
     }
-    return err;
+    return SONDE_OK;
 }
 
 static sonde_err make(sonde_nn_model *model, const sonde_nn_evaluator_options *given,

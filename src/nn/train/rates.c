@@ -149,14 +149,13 @@ sonde_err sonde__train_add_groups(sonde_nn_trainer *trainer, sonde_diag *diag)
     for (size_t i = 0; i < count; i++) {
         sonde__train_group *group = &trainer->groups[i];
         sonde_nn_group given = {.name = NULL};
-        sonde_err err = SONDE_OK;
 
         if (trainer->job != NULL) {
-            err = read_job_group(trainer, i, group, &given.params, diag);
+            SONDE__TRY(read_job_group(trainer, i, group, &given.params, diag));
         } else {
             *group = read_given_group(&trainer->options.groups[i], &given.params);
         }
-        if (err == SONDE_OK && group->own) {
+        if (group->own) {
             SONDE__TRY(sonde_nn_rate_check(&group->rate, diag));
         }
         given.name = group->name;

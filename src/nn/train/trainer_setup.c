@@ -148,15 +148,13 @@ sonde_err sonde_nn_trainer_create(sonde_nn_model *model, const sonde_nn_feed *fe
     if (options->session != NULL) {
         SONDE__TAKE(sonde_nn_options, &session, options->session, diag);
     }
-    sonde_nn_trainer *trainer = NULL;
-    sonde_err err = check_options(options, feed, diag);
-
-    if (err == SONDE_OK && (options->epochs < 0 || options->eval_every < 0)) {
-        SONDE__TRY(sonde__fail(diag, SONDE_EINVAL, "epochs", "0 or more",
-                               "%d epochs, evaluated every %lld", options->epochs,
-                               (long long)options->eval_every));
+    SONDE__TRY(check_options(options, feed, diag));
+    if (options->epochs < 0 || options->eval_every < 0) {
+        return sonde__fail(diag, SONDE_EINVAL, "epochs", "0 or more",
+                           "%d epochs, evaluated every %lld", options->epochs,
+                           (long long)options->eval_every);
     }
-    trainer = sonde__calloc(1, sizeof *trainer);
+    sonde_nn_trainer *trainer = sonde__calloc(1, sizeof *trainer);
     if (trainer == NULL) {
         return sonde__fail_nomem(diag, "a trainer");
     }
