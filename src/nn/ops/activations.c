@@ -52,9 +52,7 @@ static void relu_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_relu = {
     .name = "Relu",
-    .in_min = 1,
-    .in_max = 1,
-    .out_count = 1,
+    SONDE__OPERANDS(1, 1, 1),
     .infer = relu_infer,
     .gradient = relu_gradient,
     .kernels = relu_kernels,
@@ -92,9 +90,7 @@ SONDE__HALF_KERNELS(relu_grad)
 
 const sonde__op_kind sonde__op_relu_grad = {
     .name = "ReluGrad",
-    .in_min = 2,
-    .in_max = 2,
-    .out_count = 1,
+    SONDE__OPERANDS(2, 2, 1),
     .infer = relu_grad_infer,
     .kernels = relu_grad_kernels,
     .halves = SONDE__HALVES_KEPT,
@@ -166,9 +162,7 @@ ACTIVATION(tanh, tanh(x), 1.0 - y * y)
 
 const sonde__op_kind sonde__op_sigmoid = {
     .name = "Sigmoid",
-    .in_min = 1,
-    .in_max = 1,
-    .out_count = 1,
+    SONDE__OPERANDS(1, 1, 1),
     .infer = activation_infer,
     .gradient = sigmoid_gradient,
     .kernels = sigmoid_kernels,
@@ -176,9 +170,7 @@ const sonde__op_kind sonde__op_sigmoid = {
 
 const sonde__op_kind sonde__op_tanh = {
     .name = "Tanh",
-    .in_min = 1,
-    .in_max = 1,
-    .out_count = 1,
+    SONDE__OPERANDS(1, 1, 1),
     .infer = activation_infer,
     .gradient = tanh_gradient,
     .kernels = tanh_kernels,
@@ -186,18 +178,14 @@ const sonde__op_kind sonde__op_tanh = {
 
 const sonde__op_kind sonde__op_sigmoid_grad = {
     .name = "SigmoidGrad",
-    .in_min = 2,
-    .in_max = 2,
-    .out_count = 1,
+    SONDE__OPERANDS(2, 2, 1),
     .infer = gradient_infer,
     .kernels = sigmoid_grad_kernels,
 };
 
 const sonde__op_kind sonde__op_tanh_grad = {
     .name = "TanhGrad",
-    .in_min = 2,
-    .in_max = 2,
-    .out_count = 1,
+    SONDE__OPERANDS(2, 2, 1),
     .infer = gradient_infer,
     .kernels = tanh_grad_kernels,
 };

@@ -94,9 +94,7 @@ SONDE__KERNELS(adam, sonde__kernel_adam_fast)
 
 const sonde__op_kind sonde__op_adam = {
     .name = "Adam",
-    .in_min = 5,
-    .in_max = 5,
-    .out_count = 4,
+    SONDE__OPERANDS(5, 5, 4),
     .out_names = {NULL, "FirstMoment", "SecondMoment", "Step"},
     .infer = adam_infer,
     .kernels = adam_kernels,

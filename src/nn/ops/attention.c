@@ -355,9 +355,7 @@ static void self_attention_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_attention = {
     .name = "Attention",
-    .in_min = 3,
-    .in_max = 4,
-    .out_count = 2,
+    SONDE__OPERANDS(3, 4, 2),
     .out_names = {NULL, "Weights"},
     .infer = attention_infer,
     .gradient = attention_gradient,
@@ -368,9 +366,7 @@ const sonde__op_kind sonde__op_attention = {
 
 const sonde__op_kind sonde__op_self_attention = {
     .name = "SelfAttention",
-    .in_min = 1,
-    .in_max = 2,
-    .out_count = 2,
+    SONDE__OPERANDS(1, 2, 2),
     .out_names = {NULL, "Weights"},
     .infer = self_attention_infer,
     .gradient = self_attention_gradient,

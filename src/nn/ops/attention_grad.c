@@ -307,9 +307,7 @@ FAST_ATTENTION(self_attention_grad, self_attention_grad_products, grad_scratch)
 
 const sonde__op_kind sonde__op_attention_grad = {
     .name = "AttentionGrad",
-    .in_min = 5,
-    .in_max = 5,
-    .out_count = 4,
+    SONDE__OPERANDS(5, 5, 4),
     .out_names = {NULL, "GradKey", "GradValue", "GradScores"},
     .infer = attention_grad_infer,
     .kernels = attention_grad_kernels,
@@ -319,9 +317,7 @@ const sonde__op_kind sonde__op_attention_grad = {
 
 const sonde__op_kind sonde__op_self_attention_grad = {
     .name = "SelfAttentionGrad",
-    .in_min = 3,
-    .in_max = 3,
-    .out_count = 2,
+    SONDE__OPERANDS(3, 3, 2),
     .out_names = {NULL, "GradScores"},
     .infer = self_attention_grad_infer,
     .kernels = self_attention_grad_kernels,

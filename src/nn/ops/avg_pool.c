@@ -226,9 +226,7 @@ SONDE__KERNELS(adaptive_avg_pool2d_grad, NULL)
 
 const sonde__op_kind sonde__op_avg_pool2d = {
     .name = "AvgPool2d",
-    .in_min = 1,
-    .in_max = 1,
-    .out_count = 1,
+    SONDE__OPERANDS(1, 1, 1),
     .infer = avg_pool2d_infer,
     .gradient = avg_gradient,
     .kernels = avg_pool2d_kernels,
@@ -237,9 +235,7 @@ const sonde__op_kind sonde__op_avg_pool2d = {
 
 const sonde__op_kind sonde__op_avg_pool2d_grad = {
     .name = "AvgPool2dGrad",
-    .in_min = 1,
-    .in_max = 1,
-    .out_count = 1,
+    SONDE__OPERANDS(1, 1, 1),
     .infer = avg_grad_infer,
     .kernels = avg_pool2d_grad_kernels,
     .halves = SONDE__HALVES_TAKEN,
@@ -247,9 +243,7 @@ const sonde__op_kind sonde__op_avg_pool2d_grad = {
 
 const sonde__op_kind sonde__op_adaptive_avg_pool2d = {
     .name = "AdaptiveAvgPool2d",
-    .in_min = 1,
-    .in_max = 1,
-    .out_count = 1,
+    SONDE__OPERANDS(1, 1, 1),
     .infer = adaptive_infer,
     .gradient = adaptive_gradient,
     .kernels = adaptive_avg_pool2d_kernels,
@@ -258,9 +252,7 @@ const sonde__op_kind sonde__op_adaptive_avg_pool2d = {
 
 const sonde__op_kind sonde__op_adaptive_avg_pool2d_grad = {
     .name = "AdaptiveAvgPool2dGrad",
-    .in_min = 1,
-    .in_max = 1,
-    .out_count = 1,
+    SONDE__OPERANDS(1, 1, 1),
     .infer = adaptive_grad_infer,
     .kernels = adaptive_avg_pool2d_grad_kernels,
     .halves = SONDE__HALVES_TAKEN,

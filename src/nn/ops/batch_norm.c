@@ -199,9 +199,7 @@ static void batch_norm_track(sonde__op_graph *graph, const sonde__op_attrs *attr
 
 const sonde__op_kind sonde__op_batch_norm = {
     .name = "BatchNorm",
-    .in_min = 1,
-    .in_max = 6,
-    .out_count = 3,
+    SONDE__OPERANDS(1, 6, 3),
     .out_names = {NULL, "Mean", "Variance"},
     .infer = batch_norm_infer,
     .gradient = batch_norm_gradient,
@@ -246,9 +244,7 @@ SONDE__HALF_KERNELS(batch_norm_relu)
 
 const sonde__op_kind sonde__op_batch_norm_relu = {
     .name = "BatchNormRelu",
-    .in_min = 1,
-    .in_max = 6,
-    .out_count = 4,
+    SONDE__OPERANDS(1, 6, 4),
     .out_names = {NULL, "Mean", "Variance", "Relu"},
     .infer = batch_norm_relu_infer,
     .kernels = batch_norm_relu_kernels,
@@ -312,9 +308,7 @@ SONDE__KERNELS(batch_norm_track, NULL)
 
 const sonde__op_kind sonde__op_batch_norm_track = {
     .name = "BatchNormTrack",
-    .in_min = 5,
-    .in_max = 5,
-    .out_count = 3,
+    SONDE__OPERANDS(5, 5, 3),
     .out_names = {NULL, "RunningVar", "Batches"},
     .infer = batch_norm_track_infer,
     .kernels = batch_norm_track_kernels,
@@ -387,9 +381,7 @@ SONDE__HALF_KERNELS(batch_norm_grad)
 
 const sonde__op_kind sonde__op_batch_norm_grad = {
     .name = "BatchNormGrad",
-    .in_min = 4,
-    .in_max = 5,
-    .out_count = 3,
+    SONDE__OPERANDS(4, 5, 3),
     .out_names = {NULL, "GradWeight", "GradBias"},
     .infer = batch_norm_grad_infer,
     .kernels = batch_norm_grad_kernels,

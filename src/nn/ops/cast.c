@@ -94,9 +94,7 @@ static void cast_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_cast = {
     .name = "Cast",
-    .in_min = 1,
-    .in_max = 1,
-    .out_count = 1,
+    SONDE__OPERANDS(1, 1, 1),
     .infer = cast_infer,
     .gradient = cast_gradient,
     .kernels = cast_kernels,

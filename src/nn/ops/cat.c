@@ -79,9 +79,7 @@ static void cat_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_cat = {
     .name = "Cat",
-    .in_min = 2,
-    .in_max = 2,
-    .out_count = 1,
+    SONDE__OPERANDS(2, 2, 1),
     .infer = cat_infer,
     .gradient = cat_gradient,
     .kernels = cat_kernels,
@@ -114,9 +112,7 @@ SONDE__KERNELS(cat_grad, NULL)
 
 const sonde__op_kind sonde__op_cat_grad = {
     .name = "CatGrad",
-    .in_min = 3,
-    .in_max = 3,
-    .out_count = 2,
+    SONDE__OPERANDS(3, 3, 2),
     .out_names = {NULL, "GradB"},
     .infer = cat_grad_infer,
     .kernels = cat_grad_kernels,

@@ -127,9 +127,7 @@ SONDE__KERNELS_IN_PARTS(compare, choose_parts)
 
 const sonde__op_kind sonde__op_compare = {
     .name = "Compare",
-    .in_min = 2,
-    .in_max = 2,
-    .out_count = 1,
+    SONDE__OPERANDS(2, 2, 1),
     .infer = compare_infer,
     .kernels = compare_kernels,
 };
@@ -202,9 +200,7 @@ static void where_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_where = {
     .name = "Where",
-    .in_min = 3,
-    .in_max = 3,
-    .out_count = 1,
+    SONDE__OPERANDS(3, 3, 1),
     .infer = where_infer,
     .gradient = where_gradient,
     .kernels = where_kernels,
@@ -255,9 +251,7 @@ static void masked_fill_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_masked_fill = {
     .name = "MaskedFill",
-    .in_min = 2,
-    .in_max = 2,
-    .out_count = 1,
+    SONDE__OPERANDS(2, 2, 1),
     .infer = masked_fill_infer,
     .gradient = masked_fill_gradient,
     .kernels = masked_fill_kernels,

@@ -13,6 +13,10 @@
 #include "base/fail.h"
 #include "nn/ops/ops.h"
 
+/* The inputs that a kind takes, from the first count to the second, and its outputs. */
+#define SONDE__OPERANDS(least, most, outputs)                                            \
+    .in_min = (least), .in_max = (most), .out_count = (outputs)
+
 /* --- checks for shape rules; all fill diag with found and expected ------------------ */
 
 enum { SONDE__SHAPE_TEXT = 192, SONDE__MAX_EXTENT = 1 << 24 };

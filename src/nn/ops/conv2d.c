@@ -141,9 +141,7 @@ static void conv2d_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_conv2d = {
     .name = "Conv2d",
-    .in_min = 2,
-    .in_max = 3,
-    .out_count = 1,
+    SONDE__OPERANDS(2, 3, 1),
     .infer = conv2d_infer,
     .gradient = conv2d_gradient,
     .kernels = conv2d_kernels,
@@ -212,9 +210,7 @@ SONDE__HALF_KERNELS(conv2d_grad_input)
 
 const sonde__op_kind sonde__op_conv2d_grad_input = {
     .name = "Conv2dGradInput",
-    .in_min = 2,
-    .in_max = 2,
-    .out_count = 1,
+    SONDE__OPERANDS(2, 2, 1),
     .infer = conv2d_grad_input_infer,
     .kernels = conv2d_grad_input_kernels,
     .halves = SONDE__HALVES_MADE,
@@ -282,9 +278,7 @@ SONDE__HALF_KERNELS(conv2d_grad_weight)
 
 const sonde__op_kind sonde__op_conv2d_grad_weight = {
     .name = "Conv2dGradWeight",
-    .in_min = 2,
-    .in_max = 2,
-    .out_count = 1,
+    SONDE__OPERANDS(2, 2, 1),
     .infer = conv2d_grad_weight_infer,
     .kernels = conv2d_grad_weight_kernels,
     .halves = SONDE__HALVES_MADE,
@@ -375,9 +369,7 @@ static void conv_transpose2d_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_conv_transpose2d = {
     .name = "ConvTranspose2d",
-    .in_min = 2,
-    .in_max = 2,
-    .out_count = 1,
+    SONDE__OPERANDS(2, 2, 1),
     .infer = conv_transpose2d_infer,
     .gradient = conv_transpose2d_gradient,
     .kernels = conv_transpose2d_kernels,

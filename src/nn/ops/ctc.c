@@ -224,9 +224,7 @@ static bool ctc_loss_ids(const sonde__op_call *call, int operand, sonde__op_ids 
 
 const sonde__op_kind sonde__op_ctc_loss = {
     .name = "CtcLoss",
-    .in_min = 4,
-    .in_max = 4,
-    .out_count = 2,
+    SONDE__OPERANDS(4, 4, 2),
     .out_names = {NULL, "Paths"},
     .infer = ctc_loss_infer,
     .gradient = ctc_loss_gradient,
@@ -337,9 +335,7 @@ static const sonde__op_kernel *const *ctc_loss_grad_kernels(void)
 
 const sonde__op_kind sonde__op_ctc_loss_grad = {
     .name = "CtcLossGrad",
-    .in_min = 6,
-    .in_max = 6,
-    .out_count = 1,
+    SONDE__OPERANDS(6, 6, 1),
     .infer = ctc_loss_grad_infer,
     .kernels = ctc_loss_grad_kernels,
 };

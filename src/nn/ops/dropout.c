@@ -118,9 +118,7 @@ static void dropout_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_dropout = {
     .name = "Dropout",
-    .in_min = 1,
-    .in_max = 1,
-    .out_count = 1,
+    SONDE__OPERANDS(1, 1, 1),
     .infer = dropout_infer,
     .gradient = dropout_gradient,
     .kernels = dropout_kernels,
@@ -128,9 +126,7 @@ const sonde__op_kind sonde__op_dropout = {
 
 const sonde__op_kind sonde__op_dropout_grad = {
     .name = "DropoutGrad",
-    .in_min = 1,
-    .in_max = 1,
-    .out_count = 1,
+    SONDE__OPERANDS(1, 1, 1),
     .infer = dropout_infer,
     .kernels = dropout_grad_kernels,
 };

@@ -110,9 +110,7 @@ static void add_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_add = {
     .name = "Add",
-    .in_min = 2,
-    .in_max = 2,
-    .out_count = 1,
+    SONDE__OPERANDS(2, 2, 1),
     .infer = binary_infer,
     .gradient = add_gradient,
     .kernels = add_kernels,
@@ -151,9 +149,7 @@ static void mul_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_mul = {
     .name = "Mul",
-    .in_min = 2,
-    .in_max = 2,
-    .out_count = 1,
+    SONDE__OPERANDS(2, 2, 1),
     .infer = binary_infer,
     .gradient = mul_gradient,
     .kernels = mul_kernels,
@@ -191,9 +187,7 @@ static void scale_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_scale = {
     .name = "Scale",
-    .in_min = 1,
-    .in_max = 1,
-    .out_count = 1,
+    SONDE__OPERANDS(1, 1, 1),
     .infer = scale_infer,
     .gradient = scale_gradient,
     .kernels = scale_kernels,
@@ -224,9 +218,7 @@ SONDE__KERNELS(fill, NULL)
 
 const sonde__op_kind sonde__op_fill = {
     .name = "Fill",
-    .in_min = 0,
-    .in_max = 0,
-    .out_count = 1,
+    SONDE__OPERANDS(0, 0, 1),
     .infer = fill_infer,
     .kernels = fill_kernels,
 };
@@ -264,9 +256,7 @@ SONDE__KERNELS(accumulate, sonde__kernel_accumulate_fast)
 
 const sonde__op_kind sonde__op_accumulate = {
     .name = "Accumulate",
-    .in_min = 2,
-    .in_max = 2,
-    .out_count = 1,
+    SONDE__OPERANDS(2, 2, 1),
     .infer = accumulate_infer,
     .kernels = accumulate_kernels,
     .alias = {1},

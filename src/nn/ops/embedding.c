@@ -118,9 +118,7 @@ static bool embedding_ids(const sonde__op_call *call, int operand, sonde__op_ids
 
 const sonde__op_kind sonde__op_embedding = {
     .name = "Embedding",
-    .in_min = 2,
-    .in_max = 2,
-    .out_count = 1,
+    SONDE__OPERANDS(2, 2, 1),
     .infer = embedding_infer,
     .gradient = embedding_gradient,
     .kernels = embedding_kernels,
@@ -223,9 +221,7 @@ SONDE__KERNELS(embedding_grad, fast_sums)
 
 const sonde__op_kind sonde__op_embedding_grad = {
     .name = "EmbeddingGrad",
-    .in_min = 2,
-    .in_max = 2,
-    .out_count = 1,
+    SONDE__OPERANDS(2, 2, 1),
     .infer = embedding_grad_infer,
     .kernels = embedding_grad_kernels,
 };

@@ -164,9 +164,7 @@ static bool embedding_bag_ids(const sonde__op_call *call, int operand, sonde__op
 
 const sonde__op_kind sonde__op_embedding_bag = {
     .name = "EmbeddingBag",
-    .in_min = 2,
-    .in_max = 2,
-    .out_count = 1,
+    SONDE__OPERANDS(2, 2, 1),
     .infer = embedding_bag_infer,
     .gradient = embedding_bag_gradient,
     .kernels = embedding_bag_kernels,
@@ -250,9 +248,7 @@ SONDE__KERNELS_IN_PARTS(embedding_bag_grad, grad_parts)
 
 const sonde__op_kind sonde__op_embedding_bag_grad = {
     .name = "EmbeddingBagGrad",
-    .in_min = 3,
-    .in_max = 3,
-    .out_count = 1,
+    SONDE__OPERANDS(3, 3, 1),
     .infer = embedding_bag_grad_infer,
     .kernels = embedding_bag_grad_kernels,
 };

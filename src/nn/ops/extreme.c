@@ -95,9 +95,7 @@ static void extreme_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_extreme = {
     .name = "Extreme",
-    .in_min = 1,
-    .in_max = 1,
-    .out_count = 1,
+    SONDE__OPERANDS(1, 1, 1),
     .infer = extreme_infer,
     .gradient = extreme_gradient,
     .kernels = extreme_kernels,
@@ -158,9 +156,7 @@ SONDE__KERNELS(extreme_grad, NULL)
 
 const sonde__op_kind sonde__op_extreme_grad = {
     .name = "ExtremeGrad",
-    .in_min = 3,
-    .in_max = 3,
-    .out_count = 1,
+    SONDE__OPERANDS(3, 3, 1),
     .infer = extreme_grad_infer,
     .kernels = extreme_grad_kernels,
 };
@@ -215,9 +211,7 @@ SONDE__KERNELS(arg_extreme, NULL)
 
 const sonde__op_kind sonde__op_arg_extreme = {
     .name = "ArgExtreme",
-    .in_min = 1,
-    .in_max = 1,
-    .out_count = 1,
+    SONDE__OPERANDS(1, 1, 1),
     .infer = arg_extreme_infer,
     .kernels = arg_extreme_kernels,
 };

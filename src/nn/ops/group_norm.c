@@ -144,9 +144,7 @@ static void group_norm_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_group_norm = {
     .name = "GroupNorm",
-    .in_min = 1,
-    .in_max = 3,
-    .out_count = 3,
+    SONDE__OPERANDS(1, 3, 3),
     .out_names = {NULL, "Mean", "Rstd"},
     .infer = group_norm_infer,
     .gradient = group_norm_gradient,
@@ -162,9 +160,7 @@ static sonde_err instance_norm_infer(sonde__op_call *call, sonde__op_attrs *attr
 
 const sonde__op_kind sonde__op_instance_norm = {
     .name = "InstanceNorm",
-    .in_min = 1,
-    .in_max = 3,
-    .out_count = 3,
+    SONDE__OPERANDS(1, 3, 3),
     .out_names = {NULL, "Mean", "Rstd"},
     .infer = instance_norm_infer,
     .gradient = group_norm_gradient,
@@ -312,9 +308,7 @@ SONDE__KERNELS(group_norm_grad, sonde__kernel_group_norm_grad_fast)
 
 const sonde__op_kind sonde__op_group_norm_grad = {
     .name = "GroupNormGrad",
-    .in_min = 4,
-    .in_max = 5,
-    .out_count = 3,
+    SONDE__OPERANDS(4, 5, 3),
     .out_names = {NULL, "GradGamma", "GradBeta"},
     .infer = group_norm_grad_infer,
     .kernels = group_norm_grad_kernels,

@@ -413,9 +413,7 @@ static bool index_ids(const sonde__op_call *call, int operand, sonde__op_ids *id
 
 const sonde__op_kind sonde__op_gather = {
     .name = "Gather",
-    .in_min = 2,
-    .in_max = 2,
-    .out_count = 1,
+    SONDE__OPERANDS(2, 2, 1),
     .infer = gather_infer,
     .gradient = gather_gradient,
     .kernels = gather_kernels,
@@ -424,18 +422,14 @@ const sonde__op_kind sonde__op_gather = {
 
 const sonde__op_kind sonde__op_gather_grad = {
     .name = "GatherGrad",
-    .in_min = 2,
-    .in_max = 2,
-    .out_count = 1,
+    SONDE__OPERANDS(2, 2, 1),
     .infer = gather_grad_infer,
     .kernels = gather_grad_kernels,
 };
 
 const sonde__op_kind sonde__op_scatter = {
     .name = "Scatter",
-    .in_min = 3,
-    .in_max = 3,
-    .out_count = 1,
+    SONDE__OPERANDS(3, 3, 1),
     .infer = scatter_infer,
     .gradient = scatter_gradient,
     .kernels = scatter_kernels,
@@ -444,9 +438,7 @@ const sonde__op_kind sonde__op_scatter = {
 
 const sonde__op_kind sonde__op_scatter_grad = {
     .name = "ScatterGrad",
-    .in_min = 2,
-    .in_max = 2,
-    .out_count = 1,
+    SONDE__OPERANDS(2, 2, 1),
     .infer = scatter_grad_infer,
     .kernels = scatter_grad_kernels,
 };

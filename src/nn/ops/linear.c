@@ -108,9 +108,7 @@ static void linear_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_linear = {
     .name = "Linear",
-    .in_min = 2,
-    .in_max = 3,
-    .out_count = 1,
+    SONDE__OPERANDS(2, 3, 1),
     .infer = linear_infer,
     .gradient = linear_gradient,
     .kernels = linear_kernels,
@@ -160,9 +158,7 @@ SONDE__HALF_KERNELS(linear_grad_input)
 
 const sonde__op_kind sonde__op_linear_grad_input = {
     .name = "LinearGradInput",
-    .in_min = 2,
-    .in_max = 2,
-    .out_count = 1,
+    SONDE__OPERANDS(2, 2, 1),
     .infer = linear_grad_input_infer,
     .kernels = linear_grad_input_kernels,
     .halves = SONDE__HALVES_MADE,
@@ -211,9 +207,7 @@ SONDE__HALF_KERNELS(linear_grad_weight)
 
 const sonde__op_kind sonde__op_linear_grad_weight = {
     .name = "LinearGradWeight",
-    .in_min = 2,
-    .in_max = 2,
-    .out_count = 1,
+    SONDE__OPERANDS(2, 2, 1),
     .infer = linear_grad_weight_infer,
     .kernels = linear_grad_weight_kernels,
     .halves = SONDE__HALVES_MADE,

@@ -66,9 +66,7 @@ SONDE__KERNELS(found_inf, NULL)
 
 const sonde__op_kind sonde__op_found_inf = {
     .name = "FoundInf",
-    .in_min = 1,
-    .in_max = 2,
-    .out_count = 1,
+    SONDE__OPERANDS(1, 2, 1),
     .infer = found_inf_infer,
     .kernels = found_inf_kernels,
 };
@@ -117,9 +115,7 @@ SONDE__KERNELS(loss_scale, NULL)
 
 const sonde__op_kind sonde__op_loss_scale = {
     .name = "LossScale",
-    .in_min = 4,
-    .in_max = 4,
-    .out_count = 3,
+    SONDE__OPERANDS(4, 4, 3),
     .out_names = {NULL, "GrowthTracker", "SkippedSteps"},
     .infer = loss_scale_infer,
     .kernels = loss_scale_kernels,

@@ -341,9 +341,7 @@ static void matmul_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_matmul = {
     .name = "MatMul",
-    .in_min = 2,
-    .in_max = 2,
-    .out_count = 1,
+    SONDE__OPERANDS(2, 2, 1),
     .infer = matmul_infer,
     .gradient = matmul_gradient,
     .kernels = matmul_kernels,

@@ -69,9 +69,7 @@ static bool nll_ids(const sonde__op_call *call, int operand, sonde__op_ids *ids)
 
 const sonde__op_kind sonde__op_nll = {
     .name = "Nll",
-    .in_min = 2,
-    .in_max = 2,
-    .out_count = 1,
+    SONDE__OPERANDS(2, 2, 1),
     .infer = nll_infer,
     .gradient = nll_gradient,
     .kernels = nll_kernels,
@@ -117,9 +115,7 @@ SONDE__KERNELS(nll_grad, sonde__kernel_nll_grad_fast)
 
 const sonde__op_kind sonde__op_nll_grad = {
     .name = "NllGrad",
-    .in_min = 2,
-    .in_max = 2,
-    .out_count = 1,
+    SONDE__OPERANDS(2, 2, 1),
     .infer = nll_grad_infer,
     .kernels = nll_grad_kernels,
 };

@@ -149,9 +149,7 @@ static bool nll_weighted_ids(const sonde__op_call *call, int operand, sonde__op_
 
 const sonde__op_kind sonde__op_nll_weighted = {
     .name = "NllWeighted",
-    .in_min = 2,
-    .in_max = 3,
-    .out_count = 1,
+    SONDE__OPERANDS(2, 3, 1),
     .infer = nll_weighted_infer,
     .gradient = nll_weighted_gradient,
     .kernels = nll_weighted_kernels,
@@ -205,9 +203,7 @@ SONDE__KERNELS(nll_weighted_grad, NULL)
 
 const sonde__op_kind sonde__op_nll_weighted_grad = {
     .name = "NllWeightedGrad",
-    .in_min = 2,
-    .in_max = 3,
-    .out_count = 1,
+    SONDE__OPERANDS(2, 3, 1),
     .infer = nll_weighted_grad_infer,
     .kernels = nll_weighted_grad_kernels,
 };

@@ -44,9 +44,7 @@ SONDE__KERNELS(number, NULL)
 
 const sonde__op_kind sonde__op_number = {
     .name = "Number",
-    .in_min = 1,
-    .in_max = 1,
-    .out_count = 1,
+    SONDE__OPERANDS(1, 1, 1),
     .infer = number_infer,
     .kernels = number_kernels,
 };
@@ -99,9 +97,7 @@ static bool one_hot_ids(const sonde__op_call *call, int operand, sonde__op_ids *
 
 const sonde__op_kind sonde__op_one_hot = {
     .name = "OneHot",
-    .in_min = 1,
-    .in_max = 1,
-    .out_count = 1,
+    SONDE__OPERANDS(1, 1, 1),
     .infer = one_hot_infer,
     .kernels = one_hot_kernels,
     .ids = one_hot_ids,

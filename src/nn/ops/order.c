@@ -163,9 +163,7 @@ static const sonde__op_kernel *const *arg_sort_kernels(void)
 
 const sonde__op_kind sonde__op_arg_sort = {
     .name = "ArgSort",
-    .in_min = 1,
-    .in_max = 1,
-    .out_count = 1,
+    SONDE__OPERANDS(1, 1, 1),
     .infer = arg_sort_infer,
     .kernels = arg_sort_kernels,
 };
@@ -226,9 +224,7 @@ static void cumsum_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_cumsum = {
     .name = "CumSum",
-    .in_min = 1,
-    .in_max = 1,
-    .out_count = 1,
+    SONDE__OPERANDS(1, 1, 1),
     .infer = cumsum_infer,
     .gradient = cumsum_gradient,
     .kernels = cumsum_kernels,
@@ -310,9 +306,7 @@ SONDE__KERNELS_IN_PARTS(arg_window, image_parts)
 
 const sonde__op_kind sonde__op_arg_window = {
     .name = "ArgWindow",
-    .in_min = 1,
-    .in_max = 1,
-    .out_count = 1,
+    SONDE__OPERANDS(1, 1, 1),
     .infer = arg_window_infer,
     .kernels = arg_window_kernels,
 };

@@ -136,9 +136,7 @@ static void max_pool2d_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_max_pool2d = {
     .name = "MaxPool2d",
-    .in_min = 1,
-    .in_max = 1,
-    .out_count = 2,
+    SONDE__OPERANDS(1, 1, 2),
     .out_names = {NULL, "Index"},
     .infer = max_pool2d_infer,
     .gradient = max_pool2d_gradient,
@@ -203,9 +201,7 @@ SONDE__HALF_KERNELS(max_pool2d_grad)
 
 const sonde__op_kind sonde__op_max_pool2d_grad = {
     .name = "MaxPool2dGrad",
-    .in_min = 2,
-    .in_max = 2,
-    .out_count = 1,
+    SONDE__OPERANDS(2, 2, 1),
     .infer = max_pool2d_grad_infer,
     .kernels = max_pool2d_grad_kernels,
     .halves = SONDE__HALVES_TAKEN,

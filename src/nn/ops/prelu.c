@@ -76,9 +76,7 @@ static void prelu_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_prelu = {
     .name = "PRelu",
-    .in_min = 2,
-    .in_max = 2,
-    .out_count = 1,
+    SONDE__OPERANDS(2, 2, 1),
     .infer = prelu_infer,
     .gradient = prelu_gradient,
     .kernels = prelu_kernels,
@@ -121,9 +119,7 @@ SONDE__KERNELS(prelu_grad, NULL)
 
 const sonde__op_kind sonde__op_prelu_grad = {
     .name = "PReluGrad",
-    .in_min = 3,
-    .in_max = 3,
-    .out_count = 2,
+    SONDE__OPERANDS(3, 3, 2),
     .out_names = {NULL, "GradWeight"},
     .infer = prelu_grad_infer,
     .kernels = prelu_grad_kernels,

@@ -33,9 +33,7 @@ SONDE__KERNELS(rank_sum, NULL)
 
 const sonde__op_kind sonde__op_rank_sum = {
     .name = "RankSum",
-    .in_min = 1,
-    .in_max = 1,
-    .out_count = 1,
+    SONDE__OPERANDS(1, 1, 1),
     .infer = rank_sum_infer,
     .kernels = rank_sum_kernels,
 };

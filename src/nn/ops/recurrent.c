@@ -486,9 +486,7 @@ static void recurrent_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_recurrent = {
     .name = "Recurrent",
-    .in_min = 3,
-    .in_max = 5,
-    .out_count = 3,
+    SONDE__OPERANDS(3, 5, 3),
     .out_names = {NULL, "Gates", "Cells"},
     .infer = recurrent_infer,
     .gradient = recurrent_gradient,

@@ -399,9 +399,7 @@ SONDE__HALF_KERNELS(recurrent_grad)
 
 const sonde__op_kind sonde__op_recurrent_grad = {
     .name = "RecurrentGrad",
-    .in_min = 5,
-    .in_max = 5,
-    .out_count = 3,
+    SONDE__OPERANDS(5, 5, 3),
     .out_names = {NULL, "GradState", "Previous"},
     .infer = recurrent_grad_infer,
     .kernels = recurrent_grad_kernels,

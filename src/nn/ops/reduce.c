@@ -112,9 +112,7 @@ static void reduce_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_reduce = {
     .name = "Reduce",
-    .in_min = 1,
-    .in_max = 1,
-    .out_count = 1,
+    SONDE__OPERANDS(1, 1, 1),
     .infer = reduce_infer,
     .gradient = reduce_gradient,
     .kernels = reduce_kernels,
@@ -181,9 +179,7 @@ SONDE__HALF_KERNELS(channel_sum)
 
 const sonde__op_kind sonde__op_channel_sum = {
     .name = "ChannelSum",
-    .in_min = 1,
-    .in_max = 1,
-    .out_count = 1,
+    SONDE__OPERANDS(1, 1, 1),
     .infer = channel_sum_infer,
     .kernels = channel_sum_kernels,
     .halves = SONDE__HALVES_TAKEN,

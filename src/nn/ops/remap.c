@@ -522,9 +522,7 @@ static void remap_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_remap = {
     .name = "Remap",
-    .in_min = 1,
-    .in_max = 1,
-    .out_count = 1,
+    SONDE__OPERANDS(1, 1, 1),
     .infer = remap_infer,
     .gradient = remap_gradient,
     .kernels = remap_kernels,
@@ -532,9 +530,7 @@ const sonde__op_kind sonde__op_remap = {
 
 const sonde__op_kind sonde__op_remap_grad = {
     .name = "RemapGrad",
-    .in_min = 1,
-    .in_max = 1,
-    .out_count = 1,
+    SONDE__OPERANDS(1, 1, 1),
     .infer = remap_grad_infer,
     .kernels = remap_grad_kernels,
 };

@@ -42,9 +42,7 @@ SONDE__KERNELS(replica_sum, sonde__kernel_replica_sum_fast)
 
 const sonde__op_kind sonde__op_replica_sum = {
     .name = "ReplicaSum",
-    .in_min = 1,
-    .in_max = 1,
-    .out_count = 1,
+    SONDE__OPERANDS(1, 1, 1),
     .infer = replica_sum_infer,
     .kernels = replica_sum_kernels,
 };

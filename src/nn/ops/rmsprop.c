@@ -101,9 +101,7 @@ SONDE__KERNELS(rmsprop, sonde__kernel_rmsprop_fast)
 
 const sonde__op_kind sonde__op_rmsprop = {
     .name = "RmsProp",
-    .in_min = 3,
-    .in_max = 5,
-    .out_count = 4,
+    SONDE__OPERANDS(3, 5, 4),
     .out_names = {NULL, "SquareMean", "Mean", "Momentum"},
     .infer = rmsprop_infer,
     .kernels = rmsprop_kernels,

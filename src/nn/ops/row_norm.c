@@ -308,9 +308,7 @@ SONDE__KERNELS_IN_PARTS(rms_norm_grad, row_parts)
 
 const sonde__op_kind sonde__op_layer_norm = {
     .name = "LayerNorm",
-    .in_min = 1,
-    .in_max = 3,
-    .out_count = 3,
+    SONDE__OPERANDS(1, 3, 3),
     .out_names = {NULL, "Mean", "Rstd"},
     .infer = row_norm_infer,
     .gradient = layer_norm_gradient,
@@ -319,9 +317,7 @@ const sonde__op_kind sonde__op_layer_norm = {
 
 const sonde__op_kind sonde__op_layer_norm_grad = {
     .name = "LayerNormGrad",
-    .in_min = 4,
-    .in_max = 5,
-    .out_count = 3,
+    SONDE__OPERANDS(4, 5, 3),
     .out_names = {NULL, "GradWeight", "GradBias"},
     .infer = row_norm_grad_infer,
     .kernels = layer_norm_grad_kernels,
@@ -329,9 +325,7 @@ const sonde__op_kind sonde__op_layer_norm_grad = {
 
 const sonde__op_kind sonde__op_rms_norm = {
     .name = "RmsNorm",
-    .in_min = 1,
-    .in_max = 2,
-    .out_count = 2,
+    SONDE__OPERANDS(1, 2, 2),
     .out_names = {NULL, "Rstd"},
     .infer = row_norm_infer,
     .gradient = rms_norm_gradient,
@@ -340,9 +334,7 @@ const sonde__op_kind sonde__op_rms_norm = {
 
 const sonde__op_kind sonde__op_rms_norm_grad = {
     .name = "RmsNormGrad",
-    .in_min = 3,
-    .in_max = 4,
-    .out_count = 2,
+    SONDE__OPERANDS(3, 4, 2),
     .out_names = {NULL, "GradWeight"},
     .infer = row_norm_grad_infer,
     .kernels = rms_norm_grad_kernels,

@@ -67,9 +67,7 @@ static void identity_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_identity = {
     .name = "Identity",
-    .in_min = 1,
-    .in_max = 1,
-    .out_count = 1,
+    SONDE__OPERANDS(1, 1, 1),
     .infer = identity_infer,
     .gradient = identity_gradient,
     .kernels = identity_kernels,
@@ -153,9 +151,7 @@ static void reshape_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_reshape = {
     .name = "Reshape",
-    .in_min = 1,
-    .in_max = 1,
-    .out_count = 1,
+    SONDE__OPERANDS(1, 1, 1),
     .infer = reshape_infer,
     .gradient = reshape_gradient,
     .kernels = reshape_kernels,
@@ -306,9 +302,7 @@ static void transpose_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_transpose = {
     .name = "Transpose",
-    .in_min = 1,
-    .in_max = 1,
-    .out_count = 1,
+    SONDE__OPERANDS(1, 1, 1),
     .infer = transpose_infer,
     .gradient = transpose_gradient,
     .kernels = transpose_kernels,
@@ -362,9 +356,7 @@ static void broadcast_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_broadcast = {
     .name = "Broadcast",
-    .in_min = 1,
-    .in_max = 1,
-    .out_count = 1,
+    SONDE__OPERANDS(1, 1, 1),
     .infer = broadcast_infer,
     .gradient = broadcast_gradient,
     .kernels = broadcast_kernels,
@@ -405,9 +397,7 @@ SONDE__KERNELS(reorder, sonde__kernel_reorder_fast)
 
 const sonde__op_kind sonde__op_reorder = {
     .name = "Reorder",
-    .in_min = 1,
-    .in_max = 1,
-    .out_count = 1,
+    SONDE__OPERANDS(1, 1, 1),
     .infer = reorder_infer,
     .kernels = reorder_kernels,
 };

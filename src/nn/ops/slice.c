@@ -96,9 +96,7 @@ static void slice_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_slice = {
     .name = "Slice",
-    .in_min = 1,
-    .in_max = 1,
-    .out_count = 1,
+    SONDE__OPERANDS(1, 1, 1),
     .infer = slice_infer,
     .gradient = slice_gradient,
     .kernels = slice_kernels,
@@ -133,9 +131,7 @@ SONDE__KERNELS(slice_grad, NULL)
 
 const sonde__op_kind sonde__op_slice_grad = {
     .name = "SliceGrad",
-    .in_min = 1,
-    .in_max = 1,
-    .out_count = 1,
+    SONDE__OPERANDS(1, 1, 1),
     .infer = slice_grad_infer,
     .kernels = slice_grad_kernels,
 };

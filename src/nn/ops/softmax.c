@@ -103,9 +103,7 @@ static void softmax_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_softmax = {
     .name = "Softmax",
-    .in_min = 1,
-    .in_max = 1,
-    .out_count = 1,
+    SONDE__OPERANDS(1, 1, 1),
     .infer = softmax_infer,
     .gradient = softmax_gradient,
     .kernels = softmax_kernels,
@@ -142,9 +140,7 @@ static void log_softmax_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_log_softmax = {
     .name = "LogSoftmax",
-    .in_min = 1,
-    .in_max = 1,
-    .out_count = 1,
+    SONDE__OPERANDS(1, 1, 1),
     .infer = softmax_infer,
     .gradient = log_softmax_gradient,
     .kernels = log_softmax_kernels,
@@ -181,9 +177,7 @@ SONDE__KERNELS(softmax_grad, sonde__kernel_softmax_grad_fast)
 
 const sonde__op_kind sonde__op_softmax_grad = {
     .name = "SoftmaxGrad",
-    .in_min = 2,
-    .in_max = 2,
-    .out_count = 1,
+    SONDE__OPERANDS(2, 2, 1),
     .infer = softmax_grad_infer,
     .kernels = softmax_grad_kernels,
 };
@@ -215,9 +209,7 @@ SONDE__KERNELS(log_softmax_grad, sonde__kernel_log_softmax_grad_fast)
 
 const sonde__op_kind sonde__op_log_softmax_grad = {
     .name = "LogSoftmaxGrad",
-    .in_min = 2,
-    .in_max = 2,
-    .out_count = 1,
+    SONDE__OPERANDS(2, 2, 1),
     .infer = softmax_grad_infer,
     .kernels = log_softmax_grad_kernels,
 };
