@@ -137,7 +137,8 @@ static sonde_err set_up(sonde_nn_evaluator *evaluator, sonde_nn_loader *loader,
         SONDE__TRY(make_sums(evaluator, diag));
     }
     if (count % evaluator->batch != 0) {
-        SONDE__TRY(make_session(evaluator, count % evaluator->batch, &evaluator->rest, diag));
+        SONDE__TRY(
+            make_session(evaluator, count % evaluator->batch, &evaluator->rest, diag));
     }
     return SONDE_OK;
 }
