@@ -19,7 +19,7 @@ static char *golden(const char *name)
     return path;
 }
 
-/* Whether Python has pyarrow. */
+/* Whether Python has pyarrow; the cache is the test's folder. */
 static bool has_pyarrow(void)
 {
     sonde_nn_contents *contents = NULL;
@@ -263,6 +263,14 @@ int main(void)
         cmocka_unit_test(the_cache_holds_a_table),
     };
 
-    return has_pyarrow() ? cmocka_run_group_tests(tests, make_cache, data_folder_remove)
-                         : 77;
+    void *state = NULL;
+
+    if (make_cache(&state) != 0) {
+        return 1;
+    }
+    if (!has_pyarrow()) {
+        (void)data_folder_remove(&state);
+        return 77;
+    }
+    return cmocka_run_group_tests(tests, NULL, data_folder_remove);
 }
