@@ -55,6 +55,24 @@ static sonde_nn_value pool(const builder *b, const char *name, sonde_nn_value x)
                                SONDE_OPTIONS(sonde_nn_pool2d, .kernel_size = {2, 2}));
 }
 
+static sonde_nn_value two(const builder *b, const char *kind, const char *name,
+                          sonde_nn_value x, sonde_nn_value y)
+{
+    return sonde_nn_layer(b->model, kind, name, (sonde_nn_value[]){x, y}, 2, NULL, 0);
+}
+
+/* Over `count` dimensions; 0: over all of them. */
+static sonde_nn_value mean(const builder *b, const char *name, sonde_nn_value x,
+                           const int *dims, int count)
+{
+    sonde_nn_setting setting = {.key = "dim", .count = count};
+
+    for (int i = 0; i < count; i++) {
+        setting.values[i] = dims[i];
+    }
+    return sonde_nn_layer(b->model, "mean", name, &x, 1, &setting, count > 0 ? 1 : 0);
+}
+
 static sonde_nn_value mlp(const builder *b, sonde_nn_value x)
 {
     const int64_t width = b->plan->width;
@@ -62,7 +80,7 @@ static sonde_nn_value mlp(const builder *b, sonde_nn_value x)
     x = b->plan->data == DATA_IMAGES ? sonde_nn_flatten(b->model, NULL, x, 1) : x;
     x = sonde_nn_relu(b->model, "relu1", linear(b, "fc1", x, width));
     if (b->mask != 0) {
-        x = sonde_nn_mul(b->model, "dropout", x, b->mask);
+        x = two(b, "mul", "dropout", x, b->mask);
     }
     x = sonde_nn_relu(b->model, "relu2", linear(b, "fc2", x, width / 2));
     return linear(b, "fc3", x, b->plan->data == DATA_REGRESSION ? 1 : CLASSES);
@@ -98,7 +116,7 @@ static sonde_nn_value residual(const builder *b, sonde_nn_value x)
         x = sonde_nn_relu(b->model, "relu2", sonde_nn_add(b->model, NULL, x, inner));
         sonde_nn_scope_pop(b->model);
     }
-    return linear(b, "fc", sonde_nn_mean(b->model, NULL, x, places, 2, false), CLASSES);
+    return linear(b, "fc", mean(b, NULL, x, places, 2), CLASSES);
 }
 
 static sonde_nn_value add_loss(const builder *b, sonde_nn_value x)
@@ -106,8 +124,7 @@ static sonde_nn_value add_loss(const builder *b, sonde_nn_value x)
     if (b->plan->data == DATA_REGRESSION) { /* the target comes negated */
         const sonde_nn_value d = sonde_nn_add(b->model, "difference", x, b->target);
 
-        return sonde_nn_mean(b->model, "loss", sonde_nn_mul(b->model, "square", d, d),
-                             NULL, 0, false);
+        return mean(b, "loss", two(b, "mul", "square", d, d), NULL, 0);
     }
     switch (b->plan->head) {
     case HEAD_NLL:

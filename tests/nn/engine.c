@@ -99,13 +99,14 @@ void engine_branches(engine_net *net, int64_t batch)
                         SONDE_OPTIONS(sonde_nn_conv2d, .out_channels = 4,
                                       .kernel_size = {3}, .padding = {1, 1}));
     b = sonde_nn_relu(m, NULL, a);
-    c = sonde_nn_mul(m, NULL, a, b);
+    c = engine_mul(m, NULL, a, b);
     c = sonde_nn_add(m, "sum", c, b);
     sonde_nn_scope_pop(m);
-    a = sonde_nn_mean(m, NULL, c, (const int[]){2, 3}, 2, true); /* (N, 4, 1, 1) */
+    a = engine_reduce(m, "mean", NULL, c, (const int[]){2, 3}, 2,
+                      true); /* (N, 4, 1, 1) */
     b = sonde_nn_softmax(m, NULL, c, 1);
     c = sonde_nn_add(m, NULL, a, b); /* broadcast */
-    c = sonde_nn_transpose(m, NULL, c, nchw_to_nhwc);
+    c = engine_permute(m, NULL, c, nchw_to_nhwc);
     c = sonde_nn_reshape(m, NULL, c, 2, (const int64_t[]){-1, 4}); /* (36 N, 4) */
     c = sonde_nn_linear(m, "mix", c, SONDE_OPTIONS(sonde_nn_linear, .out_features = 4));
     c = sonde_nn_relu(m, NULL, c);
@@ -343,4 +344,45 @@ void engine_tap_all(sonde_nn_session *session, unsigned how, engine_sink *sink)
     const sonde_schedule always = sonde_schedule_always();
 
     must(sonde_nn_session_tap(session, "@all", &always, how, &sink->sink, &engine_diag));
+}
+
+sonde_nn_value engine_apply(sonde_nn_model *m, const char *kind, const char *name,
+                            sonde_nn_value x)
+{
+    return sonde_nn_layer(m, kind, name, &x, 1, NULL, 0);
+}
+
+sonde_nn_value engine_mul(sonde_nn_model *m, const char *name, sonde_nn_value a,
+                          sonde_nn_value b)
+{
+    return sonde_nn_layer(m, "mul", name, (sonde_nn_value[]){a, b}, 2, NULL, 0);
+}
+
+static sonde_nn_setting dimensions(const char *key, const int *dims, int count)
+{
+    sonde_nn_setting setting = {.key = key, .count = count};
+
+    for (int i = 0; i < count; i++) {
+        setting.values[i] = dims[i];
+    }
+    return setting;
+}
+
+sonde_nn_value engine_reduce(sonde_nn_model *m, const char *kind, const char *name,
+                             sonde_nn_value x, const int *dims, int count, bool keep)
+{
+    const sonde_nn_setting settings[] = {{.key = "keepdim", .values = {keep ? 1.0 : 0.0}},
+                                         dimensions("dim", dims, count)};
+
+    return sonde_nn_layer(m, kind, name, &x, 1, settings, count > 0 ? 2 : 1);
+}
+
+sonde_nn_value engine_permute(sonde_nn_model *m, const char *name, sonde_nn_value x,
+                              const int *dims)
+{
+    int rank = 0;
+    const int64_t *shape = sonde_nn_value_shape(m, x, &rank);
+    const sonde_nn_setting setting = dimensions("dims", dims, shape != NULL ? rank : 0);
+
+    return sonde_nn_layer(m, "permute", name, &x, 1, &setting, 1);
 }

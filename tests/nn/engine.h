@@ -140,6 +140,17 @@ sonde_vitals engine_spread_vitals(const sonde_tensor_info *info, const float *x)
 bool engine_vitals_agree(const sonde_tensor_info *info, void *data,
                          const sonde_vitals *vitals);
 
+/* Layers of PyTorch's names: of one input without keys, of two; over dimensions (count 0:
+ * all); with dimensions in another order. */
+sonde_nn_value engine_apply(sonde_nn_model *m, const char *kind, const char *name,
+                            sonde_nn_value x);
+sonde_nn_value engine_mul(sonde_nn_model *m, const char *name, sonde_nn_value a,
+                          sonde_nn_value b);
+sonde_nn_value engine_reduce(sonde_nn_model *m, const char *kind, const char *name,
+                             sonde_nn_value x, const int *dims, int count, bool keep);
+sonde_nn_value engine_permute(sonde_nn_model *m, const char *name, sonde_nn_value x,
+                              const int *dims);
+
 /* Every tensor at every step into a sink. */
 void engine_tap_all(sonde_nn_session *session, unsigned how, engine_sink *sink);
 

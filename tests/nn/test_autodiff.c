@@ -74,8 +74,8 @@ static sonde_nn_value pools(const part *p)
     y = sonde_nn_max_pool2d(p->m, "p1", x, &overlapping);
     x = sonde_nn_max_pool2d(p->m, "p2", x,
                             SONDE_OPTIONS(sonde_nn_pool2d, .kernel_size = {2, 2}));
-    x = sonde_nn_sum(p->m, NULL, x, (const int[]){2, 3}, 2, true);
-    return head(p, sonde_nn_mul(p->m, NULL, x, y));
+    x = engine_reduce(p->m, "sum", NULL, x, (const int[]){2, 3}, 2, true);
+    return head(p, engine_mul(p->m, NULL, x, y));
 }
 
 static sonde_nn_value the_fused_chain(const part *p)
@@ -98,11 +98,12 @@ static sonde_nn_value a_chain_with_branches(const part *p)
     sonde_nn_value a = conv(p, "a", p->x, 5), r = sonde_nn_relu(p->m, "r", a);
     sonde_nn_value q = sonde_nn_max_pool2d(
         p->m, "p", r, SONDE_OPTIONS(sonde_nn_pool2d, .kernel_size = {2, 2}));
-    sonde_nn_value s = sonde_nn_mean(p->m, NULL, r, (const int[]){-1, -2}, 2, true);
+    sonde_nn_value s =
+        engine_reduce(p->m, "mean", NULL, r, (const int[]){-1, -2}, 2, true);
 
     q = sonde_nn_add(p->m, NULL, q, s);
     q = sonde_nn_add(p->m, NULL, q,
-                     sonde_nn_mean(p->m, NULL, a, (const int[]){2, 3}, 2, true));
+                     engine_reduce(p->m, "mean", NULL, a, (const int[]){2, 3}, 2, true));
     return head(p, q);
 }
 
@@ -149,25 +150,25 @@ static sonde_nn_value sums_and_products(const part *p)
     sonde_nn_value a = conv(p, "a", p->x, 4), b = conv(p, "b", a, 4), c = 0;
 
     c = sonde_nn_add(p->m, "sum", a, b);
-    c = sonde_nn_mul(p->m, NULL, c, a);
-    c = sonde_nn_mul(p->m, NULL, c, c);
+    c = engine_mul(p->m, NULL, c, a);
+    c = engine_mul(p->m, NULL, c, c);
     c = sonde_nn_add(p->m, NULL, c, c);
-    c = sonde_nn_add(
-        p->m, NULL, c,
-        sonde_nn_mean(p->m, NULL, b, (const int[]){0, 2}, 2, true)); /* (1,4,1,6) */
-    c = sonde_nn_mul(p->m, NULL,
-                     sonde_nn_sum(p->m, NULL, a, (const int[]){0, 1}, 2, false),
-                     c); /* (7,6) */
-    return sonde_nn_mean(p->m, "loss", c, NULL, 0, false);
+    c = sonde_nn_add(p->m, NULL, c,
+                     engine_reduce(p->m, "mean", NULL, b, (const int[]){0, 2}, 2,
+                                   true)); /* (1,4,1,6) */
+    c = engine_mul(p->m, NULL,
+                   engine_reduce(p->m, "sum", NULL, a, (const int[]){0, 1}, 2, false),
+                   c); /* (7,6) */
+    return engine_reduce(p->m, "mean", "loss", c, NULL, 0, false);
 }
 
 static sonde_nn_value shapes(const part *p)
 {
     sonde_nn_value x = conv(p, "a", p->x, 4);
 
-    x = sonde_nn_transpose(p->m, NULL, x, (const int[]){2, 0, 3, 1}); /* (7, N, 6, 4) */
+    x = engine_permute(p->m, NULL, x, (const int[]){2, 0, 3, 1}); /* (7, N, 6, 4) */
     x = sonde_nn_reshape(p->m, NULL, x, 3, (const int64_t[]){7, -1, 8});
-    x = sonde_nn_sum(p->m, NULL, x, (const int[]){-3}, 1, false); /* (3 N, 8) */
+    x = engine_reduce(p->m, "sum", NULL, x, (const int[]){-3}, 1, false); /* (3 N, 8) */
     x = sonde_nn_linear(p->m, "b", x, SONDE_OPTIONS(sonde_nn_linear, .out_features = 4));
     x = sonde_nn_relu(p->m, NULL, x);
     x = sonde_nn_linear(p->m, "c", x, SONDE_OPTIONS(sonde_nn_linear, .out_features = 2));
@@ -187,7 +188,7 @@ static sonde_nn_value modules_called_again(const part *p)
                             SONDE_OPTIONS(sonde_nn_group_norm, .num_groups = 2));
     x = sonde_nn_group_norm(p->m, "n", x,
                             SONDE_OPTIONS(sonde_nn_group_norm, .num_groups = 2));
-    x = sonde_nn_mean(p->m, NULL, x, (const int[]){2, 3}, 2, false);
+    x = engine_reduce(p->m, "mean", NULL, x, (const int[]){2, 3}, 2, false);
     x = sonde_nn_linear(p->m, "fc", x, SONDE_OPTIONS(sonde_nn_linear, .out_features = 4));
     x = sonde_nn_relu(p->m, "r", x);
     return head(p, sonde_nn_linear(p->m, "fc", x,
@@ -427,7 +428,7 @@ static void what_the_loss_does_not_need_stays(void **state)
     (void)sonde_nn_linear(model, "unused", x,
                           SONDE_OPTIONS(sonde_nn_linear, .out_features = 2));
     sonde_nn_output(model, b);
-    sonde_nn_loss(model, sonde_nn_sum(model, "loss", a, NULL, 0, false));
+    sonde_nn_loss(model, engine_reduce(model, "sum", "loss", a, NULL, 0, false));
     must(sonde_nn_training_session(
         model, NULL, &(sonde_nn_optimizer){.learning_rate = 1.0F, .weight_decay = 0.5F},
         &session, &engine_diag));

@@ -321,17 +321,18 @@ static void shapes_are_inferred(void **state)
                        (const int64_t[]){2, 4, 72});
     expect_value_shape(m, sonde_nn_reshape(m, NULL, x, 3, (const int64_t[]){0, -1, 2}), 3,
                        (const int64_t[]){2, 144, 2});
-    expect_value_shape(m, sonde_nn_transpose(m, NULL, x, (const int[]){3, 0, 2, 1}), 4,
+    expect_value_shape(m, engine_permute(m, NULL, x, (const int[]){3, 0, 2, 1}), 4,
                        (const int64_t[]){8, 2, 9, 4});
-    expect_value_shape(m, sonde_nn_sum(m, NULL, x, (const int[]){-1, 1}, 2, false), 2,
-                       (const int64_t[]){2, 9});
-    expect_value_shape(m, sonde_nn_mean(m, NULL, x, (const int[]){1, 2}, 2, true), 4,
-                       (const int64_t[]){2, 1, 1, 8});
-    expect_value_shape(m, sonde_nn_mean(m, NULL, x, NULL, 0, false), 0, NULL);
+    expect_value_shape(m,
+                       engine_reduce(m, "sum", NULL, x, (const int[]){-1, 1}, 2, false),
+                       2, (const int64_t[]){2, 9});
+    expect_value_shape(m, engine_reduce(m, "mean", NULL, x, (const int[]){1, 2}, 2, true),
+                       4, (const int64_t[]){2, 1, 1, 8});
+    expect_value_shape(m, engine_reduce(m, "mean", NULL, x, NULL, 0, false), 0, NULL);
     expect_value_shape(
         m,
         sonde_nn_add(m, NULL, x,
-                     sonde_nn_mean(m, NULL, x, (const int[]){0, 1}, 2, false)),
+                     engine_reduce(m, "mean", NULL, x, (const int[]){0, 1}, 2, false)),
         4, shape);
     expect_value_shape(m, sonde_nn_softmax(m, NULL, x, -4), 4, shape);
     sonde_nn_model_destroy(m);

@@ -19,7 +19,7 @@
 static void builders_without_a_model_return_nothing(void **state)
 {
     const int64_t shape[2] = {2, 3};
-    int axes[1] = {0}, rank = 7;
+    int rank = 7;
 
     (void)state;
     refused(sonde_nn_model_create(NULL, &engine_diag));
@@ -41,19 +41,13 @@ static void builders_without_a_model_return_nothing(void **state)
     assert_int_equal(sonde_nn_group_norm(NULL, "a", 1, NULL), 0);
     assert_int_equal(sonde_nn_max_pool2d(NULL, "a", 1, NULL), 0);
     assert_int_equal(sonde_nn_relu(NULL, "a", 1), 0);
-    assert_int_equal(sonde_nn_sigmoid(NULL, "a", 1), 0);
-    assert_int_equal(sonde_nn_tanh(NULL, "a", 1), 0);
     assert_int_equal(sonde_nn_softmax(NULL, "a", 1, 0), 0);
     assert_int_equal(sonde_nn_log_softmax(NULL, "a", 1, 0), 0);
     assert_int_equal(sonde_nn_flatten(NULL, "a", 1, 0), 0);
     assert_int_equal(sonde_nn_nll_loss(NULL, "a", 1, 1), 0);
     assert_int_equal(sonde_nn_cross_entropy(NULL, "a", 1, 1), 0);
     assert_int_equal(sonde_nn_add(NULL, "a", 1, 1), 0);
-    assert_int_equal(sonde_nn_mul(NULL, "a", 1, 1), 0);
     assert_int_equal(sonde_nn_reshape(NULL, "a", 1, 2, shape), 0);
-    assert_int_equal(sonde_nn_transpose(NULL, "a", 1, axes), 0);
-    assert_int_equal(sonde_nn_sum(NULL, "a", 1, axes, 1, false), 0);
-    assert_int_equal(sonde_nn_mean(NULL, "a", 1, axes, 1, false), 0);
     assert_int_equal(sonde_nn_print(NULL, 1, NULL, true, NULL), 0);
     assert_int_equal(sonde_nn_parameter_count(NULL), 0);
     assert_null(sonde_nn_parameter_name(NULL, 0));
@@ -64,7 +58,7 @@ static void builders_without_a_model_return_nothing(void **state)
 
 /* Builds one layer over a good input with an argument that is missing; the model must say
  * so. */
-enum { LAYERS = 12 };
+enum { LAYERS = 9 };
 
 static sonde_nn_value build_badly(sonde_nn_model *model, sonde_nn_value x, int layer)
 {
@@ -80,17 +74,11 @@ static sonde_nn_value build_badly(sonde_nn_model *model, sonde_nn_value x, int l
     case 4:
         return sonde_nn_reshape(model, NULL, x, 2, NULL);
     case 5:
-        return sonde_nn_transpose(model, NULL, x, NULL);
-    case 6:
-        return sonde_nn_sum(model, NULL, x, NULL, 2, false);
-    case 7:
-        return sonde_nn_mean(model, NULL, x, NULL, -1, false);
-    case 8:
         return sonde_nn_input(model, SONDE_F32, 2, NULL);
-    case 9:
+    case 6:
         return sonde_nn_linear(model, "linear", x,
                                SONDE_OPTIONS(sonde_nn_linear, .out_features = INT64_MAX));
-    case 10:
+    case 7:
         return sonde_nn_conv2d(model, "conv", x,
                                SONDE_OPTIONS(sonde_nn_conv2d, .out_channels = INT64_MAX,
                                              .kernel_size = {INT64_MAX}));

@@ -38,7 +38,7 @@ static sonde_nn_model *line(void)
     x = sonde_nn_input(model, SONDE_F32, 2, (int64_t[]){1, INPUTS});
     x = sonde_nn_linear(model, "fc", x,
                         SONDE_OPTIONS(sonde_nn_linear, .out_features = 1));
-    sonde_nn_loss(model, sonde_nn_sum(model, "loss", x, NULL, 0, false));
+    sonde_nn_loss(model, engine_reduce(model, "sum", "loss", x, NULL, 0, false));
     must(sonde_nn_model_status(model, &engine_diag));
     memcpy(engine_parameter(model, "fc.weight", NULL), tensor("start"),
            INPUTS * sizeof(float));

@@ -29,7 +29,7 @@ static sonde_nn_model *echo_model(echo kind, int64_t width)
         model, "fc", x,
         SONDE_OPTIONS(sonde_nn_linear, .out_features = width, .no_bias = true));
     sonde_nn_output(model, y);
-    sonde_nn_loss(model, sonde_nn_mean(model, "loss", y, NULL, 0, false));
+    sonde_nn_loss(model, engine_reduce(model, "mean", "loss", y, NULL, 0, false));
     must(sonde_nn_model_status(model, &engine_diag));
     weight = engine_parameter(model, "fc.weight", NULL);
     for (int64_t i = 0; i < width * width; i++) {

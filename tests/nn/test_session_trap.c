@@ -17,7 +17,7 @@ static sonde_nn_model *exponential(void)
     x = sonde_nn_linear(model, "fc", x,
                         SONDE_OPTIONS(sonde_nn_linear, .out_features = 2));
     x = sonde_nn_layer(model, "exp", "exp", &x, 1, NULL, 0);
-    sonde_nn_loss(model, sonde_nn_mean(model, "loss", x, NULL, 0, false));
+    sonde_nn_loss(model, engine_reduce(model, "mean", "loss", x, NULL, 0, false));
     must(sonde_nn_model_status(model, &engine_diag));
     for (int i = 0; i < 6; i++) {
         engine_parameter(model, "fc.weight", NULL)[i] = i == 5 ? 1.0F : 0.0F;

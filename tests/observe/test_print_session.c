@@ -77,9 +77,9 @@ static sonde_nn_model *build(const printed *p)
         m, "fc", x, SONDE_OPTIONS(sonde_nn_linear, .out_features = 1, .no_bias = true));
     z = sonde_nn_print(m, y, p->first, p->gradients, p->options);
     y = p->use ? z : y;
-    z = sonde_nn_mul(m, NULL, y, y);
+    z = engine_mul(m, NULL, y, y);
     z = sonde_nn_print(m, z, p->second, p->gradients, NULL);
-    sonde_nn_loss(m, sonde_nn_mean(m, "loss", z, NULL, 0, false));
+    sonde_nn_loss(m, engine_reduce(m, "mean", "loss", z, NULL, 0, false));
     must(sonde_nn_model_status(m, &engine_diag));
     *(float *)sonde_nn_parameter_view(m, 0).data = 3.0F; /* fc.weight */
     return m;

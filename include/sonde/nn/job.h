@@ -115,7 +115,7 @@ typedef struct sonde_nn_job_info {
     size_t augment_count;
     sonde_nn_transform
         normalise;           /* by channel, instead of mean and std; channels 0: no */
-    int64_t loader_workers;  /* threads that load samples; -1: as many as pay */
+    int64_t loader_workers;  /* threads that load samples; -1: automatic */
     float validation;        /* share of the training samples to hold out; 0: none */
     int64_t eval_batch_size; /* at most */
     int64_t eval_every;      /* epochs; 0: no evaluation between epochs */

@@ -145,11 +145,6 @@ SONDE_API sonde_nn_value sonde_nn_max_pool2d(sonde_nn_model *model, const char *
                                              const sonde_nn_pool2d_options *options);
 SONDE_API sonde_nn_value sonde_nn_relu(sonde_nn_model *model, const char *name,
                                        sonde_nn_value x);
-/* 1 / (1 + exp(-x)), and tanh(x). */
-SONDE_API sonde_nn_value sonde_nn_sigmoid(sonde_nn_model *model, const char *name,
-                                          sonde_nn_value x);
-SONDE_API sonde_nn_value sonde_nn_tanh(sonde_nn_model *model, const char *name,
-                                       sonde_nn_value x);
 /* Axes may be negative, counted from the end, here and below. */
 SONDE_API sonde_nn_value sonde_nn_softmax(sonde_nn_model *model, const char *name,
                                           sonde_nn_value x, int axis);
@@ -217,23 +212,11 @@ SONDE_API sonde_nn_value sonde_nn_cross_entropy_with(
 /* Shapes broadcast as in PyTorch. */
 SONDE_API sonde_nn_value sonde_nn_add(sonde_nn_model *model, const char *name,
                                       sonde_nn_value a, sonde_nn_value b);
-SONDE_API sonde_nn_value sonde_nn_mul(sonde_nn_model *model, const char *name,
-                                      sonde_nn_value a, sonde_nn_value b);
 /* One dimension may be -1 (inferred); 0 copies the input's. Keep the micro-batch's
  * dimension 0 or -1 if the model is to be compiled for other micro-batches. */
 SONDE_API sonde_nn_value sonde_nn_reshape(sonde_nn_model *model, const char *name,
                                           sonde_nn_value x, int rank,
                                           const int64_t *shape);
-/* Dimension i of the result is dimension permutation[i] of x, which has as many. */
-SONDE_API sonde_nn_value sonde_nn_transpose(sonde_nn_model *model, const char *name,
-                                            sonde_nn_value x, const int *permutation);
-/* Over the given axes; count 0: over all axes. */
-SONDE_API sonde_nn_value sonde_nn_sum(sonde_nn_model *model, const char *name,
-                                      sonde_nn_value x, const int *axes, int count,
-                                      bool keep_dims);
-SONDE_API sonde_nn_value sonde_nn_mean(sonde_nn_model *model, const char *name,
-                                       sonde_nn_value x, const int *axes, int count,
-                                       bool keep_dims);
 
 /*
  * The same value, printed to stderr whenever it is computed, and its gradient as

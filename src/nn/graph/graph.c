@@ -13,21 +13,6 @@
 #include <stdio.h>
 #include <string.h>
 
-sonde_err sonde__graph_init(sonde__op_graph *graph)
-{
-    *graph = (sonde__op_graph){0};
-    sonde__names_init(&graph->strings);
-    graph->pass = SONDE_PASS_FORWARD;
-    if (!sonde__reserve(&graph->values, &graph->value_capacity, 1,
-                        sizeof *graph->values)) {
-        return SONDE_ENOMEM;
-    }
-    graph->values[0] = (sonde__graph_node_value){0};
-    graph->value_count = 1;
-    graph->module = sonde__graph_string(graph, "%s", "");
-    return graph->module != NULL ? SONDE_OK : SONDE_ENOMEM;
-}
-
 void sonde__graph_fini(sonde__op_graph *graph)
 {
     sonde__free(graph->values);
@@ -101,8 +86,8 @@ bool sonde__graph_push(sonde__op_graph *graph, sonde__op_value **array, size_t *
     return true;
 }
 
-const sonde__op_shape *sonde__op_value_shape(const sonde__op_graph *graph,
-                                             sonde__op_value value)
+static const sonde__op_shape *shape_of(const sonde__op_graph *graph,
+                                       sonde__op_value value)
 {
     /* A caller's value may be of another model; layers refuse it, by its id, when they
      * emit. */
@@ -221,9 +206,9 @@ static bool infer_shapes(sonde__op_graph *graph, sonde__graph_node_op *op,
     return true;
 }
 
-sonde__op_value sonde__op_emit(sonde__op_graph *graph, const sonde__op_kind *kind,
-                               const sonde__op_attrs *attrs, const sonde__op_value *in,
-                               int in_count)
+static sonde__op_value emit(sonde__op_graph *graph, const sonde__op_kind *kind,
+                            const sonde__op_attrs *attrs, const sonde__op_value *in,
+                            int in_count)
 {
     static const sonde__op_attrs no_attrs = {0};
     sonde__graph_node_op op = {
@@ -267,6 +252,23 @@ sonde__op_value sonde__op_emit(sonde__op_graph *graph, const sonde__op_kind *kin
     }
     graph->ops[graph->op_count++] = op;
     return op.out[0];
+}
+
+static const sonde__op_graph_calls calls = {.emit = emit, .shape = shape_of};
+
+sonde_err sonde__graph_init(sonde__op_graph *graph)
+{
+    *graph = (sonde__op_graph){.calls = &calls};
+    sonde__names_init(&graph->strings);
+    graph->pass = SONDE_PASS_FORWARD;
+    if (!sonde__reserve(&graph->values, &graph->value_capacity, 1,
+                        sizeof *graph->values)) {
+        return SONDE_ENOMEM;
+    }
+    graph->values[0] = (sonde__graph_node_value){0};
+    graph->value_count = 1;
+    graph->module = sonde__graph_string(graph, "%s", "");
+    return graph->module != NULL ? SONDE_OK : SONDE_ENOMEM;
 }
 
 bool sonde__graph_append(sonde__op_graph *graph, const sonde__graph_node_op *op)

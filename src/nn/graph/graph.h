@@ -71,7 +71,8 @@ typedef struct sonde__graph_print_request {
 enum { SONDE__MOST_STAGES = 64 };
 
 struct sonde__op_graph {
-    sonde__graph_node_value *values; /* values[0] is none */
+    const sonde__op_graph_calls *calls; /* first, see ops.h */
+    sonde__graph_node_value *values;    /* values[0] is none */
     size_t value_count, value_capacity;
     sonde__graph_node_op *ops;
     size_t op_count, op_capacity;

@@ -183,16 +183,6 @@ sonde_nn_value sonde_nn_relu(sonde_nn_model *model, const char *name, sonde_nn_v
     return one_op(model, name, &sonde__op_relu, NULL, &x, 1);
 }
 
-sonde_nn_value sonde_nn_sigmoid(sonde_nn_model *model, const char *name, sonde_nn_value x)
-{
-    return one_op(model, name, &sonde__op_sigmoid, NULL, &x, 1);
-}
-
-sonde_nn_value sonde_nn_tanh(sonde_nn_model *model, const char *name, sonde_nn_value x)
-{
-    return one_op(model, name, &sonde__op_tanh, NULL, &x, 1);
-}
-
 sonde_nn_value sonde_nn_softmax(sonde_nn_model *model, const char *name, sonde_nn_value x,
                                 int axis)
 {
@@ -343,14 +333,6 @@ sonde_nn_value sonde_nn_add(sonde_nn_model *model, const char *name, sonde_nn_va
     return one_op(model, name, &sonde__op_add, NULL, in, 2);
 }
 
-sonde_nn_value sonde_nn_mul(sonde_nn_model *model, const char *name, sonde_nn_value a,
-                            sonde_nn_value b)
-{
-    const sonde_nn_value in[2] = {a, b};
-
-    return one_op(model, name, &sonde__op_mul, NULL, in, 2);
-}
-
 sonde_nn_value sonde_nn_reshape(sonde_nn_model *model, const char *name, sonde_nn_value x,
                                 int rank, const int64_t *shape)
 {
@@ -373,65 +355,6 @@ sonde_nn_value sonde_nn_reshape(sonde_nn_model *model, const char *name, sonde_n
         attrs.dims[i] = shape[i];
     }
     return one_op(model, name, &sonde__op_reshape, &attrs, &x, 1);
-}
-
-sonde_nn_value sonde_nn_transpose(sonde_nn_model *model, const char *name,
-                                  sonde_nn_value x, const int *permutation)
-{
-    sonde__op_attrs attrs = {.rank = sonde__graph_shape(model, x)->rank};
-
-    if (permutation == NULL) {
-        return model == NULL ? 0
-                             : sonde__graph_fail(&model->graph, SONDE_EINVAL,
-                                                 name != NULL ? name : "Transpose",
-                                                 "a pointer", "permutation is NULL");
-    }
-    for (int i = 0; i < attrs.rank; i++) {
-        attrs.dims[i] = permutation[i];
-    }
-    return one_op(model, name, &sonde__op_transpose, &attrs, &x, 1);
-}
-
-static sonde_nn_value reduce(sonde_nn_model *model, const char *name, sonde_nn_value x,
-                             const int *axes, int count, bool keep_dims, bool mean)
-{
-    const int rank = sonde__graph_shape(model, x)->rank;
-    sonde__op_attrs attrs = {.keep_dims = keep_dims, .mean = mean};
-
-    if (model == NULL) {
-        return 0;
-    }
-    if (count < 0 || (count > 0 && axes == NULL)) {
-        return sonde__graph_fail(&model->graph, SONDE_EINVAL,
-                                 name != NULL ? name : "Reduce", "a list of axes",
-                                 "%d axes%s", count, axes == NULL ? " at NULL" : "");
-    }
-    for (int i = 0; i < count; i++) {
-        const int axis = axes[i] < 0 ? axes[i] + rank : axes[i];
-
-        if (x != 0 && (axis < 0 || axis >= rank)) {
-            return sonde__graph_fail(
-                &model->graph, SONDE_EINVAL, name != NULL ? name : "Reduce",
-                "an axis of the input", "axis %d of a tensor of rank %d", axes[i], rank);
-        }
-        attrs.axes |= 1U << (unsigned)(axis & 31);
-    }
-    if (count == 0) {
-        attrs.axes = (1U << (unsigned)rank) - 1U;
-    }
-    return one_op(model, name, &sonde__op_reduce, &attrs, &x, 1);
-}
-
-sonde_nn_value sonde_nn_sum(sonde_nn_model *model, const char *name, sonde_nn_value x,
-                            const int *axes, int count, bool keep_dims)
-{
-    return reduce(model, name, x, axes, count, keep_dims, false);
-}
-
-sonde_nn_value sonde_nn_mean(sonde_nn_model *model, const char *name, sonde_nn_value x,
-                             const int *axes, int count, bool keep_dims)
-{
-    return reduce(model, name, x, axes, count, keep_dims, true);
 }
 
 sonde_nn_value sonde_nn_print(sonde_nn_model *model, sonde_nn_value x, const char *title,

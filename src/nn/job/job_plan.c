@@ -1,6 +1,6 @@
 /*
  * job_plan.c - the model of a job that was loaded from a plan: its section `model` is the
- * one that job_save.c writes.
+ * one that job_show.c writes.
  */
 #include "nn/job/job.h"
 #include "base/fail.h"
@@ -47,34 +47,25 @@ static sonde_err read_model(const sonde__yaml_reader *reader, const sonde__yaml 
                                        "classes", "inputs", "tokenizer"};
     int64_t target = 0, axis = 0;
     size_t rank = 0;
-    sonde_err err =
+    const sonde_err err =
         section->kind == SONDE__YAML_MAP
             ? sonde__yaml_check_keys(reader, section, keys, SONDE_COUNT_OF(keys))
             : sonde__yaml_fail(reader, section, SONDE_EFORMAT,
                                "the section that sonde compile --save writes",
                                "the plan's job has another model");
 
-    if (err == SONDE_OK) {
-        err = sonde__yaml_text(reader, section, "saved", &info->model_name);
-    }
-    if (err == SONDE_OK) {
-        err = sonde__yaml_int(reader, section, "target", 0, SONDE_NN_TARGET_VALUES,
-                              &target);
-    }
-    if (err == SONDE_OK) {
-        err = sonde__yaml_int(reader, section, "axis", 0, SONDE_MAX_DIMS - 1, &axis);
-    }
-    if (err == SONDE_OK) {
-        err = sonde__yaml_int(reader, section, "classes", 0, INT32_MAX, &info->classes);
-    }
-    if (err == SONDE_OK) {
-        err = sonde__yaml_ints(reader, section, "positions", info->target_shape,
-                               SONDE_MAX_DIMS - 1, &rank);
-    }
+    SONDE__TRY(err);
+    SONDE__TRY(sonde__yaml_text(reader, section, "saved", &info->model_name));
+    SONDE__TRY(
+        sonde__yaml_int(reader, section, "target", 0, SONDE_NN_TARGET_VALUES, &target));
+    SONDE__TRY(sonde__yaml_int(reader, section, "axis", 0, SONDE_MAX_DIMS - 1, &axis));
+    SONDE__TRY(sonde__yaml_int(reader, section, "classes", 0, INT32_MAX, &info->classes));
+    SONDE__TRY(sonde__yaml_ints(reader, section, "positions", info->target_shape,
+                                SONDE_MAX_DIMS - 1, &rank));
     info->target = (sonde_nn_job_target)target;
     info->class_axis = (int)axis;
     info->target_rank = (int)rank;
-    return err;
+    return SONDE_OK;
 }
 
 /* Of a softmax over the batch, at the end, the input: as job files leave it out. */

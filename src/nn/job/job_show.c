@@ -1,6 +1,13 @@
 /*
  * job_show.c - all options of a job as text: YAML, or JSON on one line. What it prints can
- * be read again as a job's sections, to the same values.
+ * be read again as a job's sections, to the same values. The text of a plan is its job with
+ * the plan's model, and without the section record, since its run exists already:
+ *
+ *     model: {saved: fashion_cnn, target: 0, positions: [], inputs: [left, right], axis: 1,
+ *             classes: 10}
+ *     data: ...
+ *
+ * A job with tokens also has there the text of its tokenizer.json, as `tokenizer`.
  *
  * An option without a value is left out: a text or a list that is empty, a number or a flag
  * of the sections record and rules that was not given. A model of its own layers, and
@@ -11,6 +18,8 @@
 #include "base/point.h"
 
 #include <sonde/nn/option.h>
+#include <sonde/nn/plan.h>
+#include <sonde/nn/tokenizer.h>
 
 #include <inttypes.h>
 #include <math.h>
@@ -20,7 +29,7 @@
 
 typedef struct writer {
     FILE *stream;
-    bool json;
+    bool json, plan;
     const char *section; /* that is open; NULL: none */
     bool first;          /* nothing stands in it yet */
 } writer;
@@ -84,7 +93,6 @@ static void write_tree(const writer *w, const sonde__yaml *node)
 static void write_model(const writer *w, const sonde_nn_job *job)
 {
     const char *name = job->info.model_name;
-    const sonde__yaml *observe = sonde__yaml_get(job->root, "observe");
 
     (void)fputs(w->json ? "{\"model\": " : "model: ", w->stream);
     if (name[0] != '\0') {
@@ -92,11 +100,73 @@ static void write_model(const writer *w, const sonde_nn_job *job)
     } else {
         write_tree(w, job->model);
     }
+    (void)fputs(w->json ? "" : "\n", w->stream);
+}
+
+static void write_observe(const writer *w, const sonde_nn_job *job)
+{
+    const sonde__yaml *observe = sonde__yaml_get(job->root, "observe");
+
     if (observe != NULL) {
-        (void)fputs(w->json ? ", \"observe\": " : "\nobserve: ", w->stream);
+        (void)fputs(w->json ? ", \"observe\": " : "observe: ", w->stream);
         write_tree(w, observe);
+        (void)fputs(w->json ? "" : "\n", w->stream);
     }
-    (void)fputs(w->json ? ", " : "\n", w->stream);
+    (void)fputs(w->json ? ", " : "", w->stream);
+}
+
+/* The tokenizer as a text, so that a plan needs neither its file nor the text of which it
+ * was learnt. */
+static sonde_err write_tokenizer(const writer *w, const sonde_nn_job *job,
+                                 sonde_diag *diag)
+{
+    const sonde_nn_tokenizer *tokenizer = NULL;
+    char *text = NULL;
+    size_t size = 0;
+
+    SONDE__TRY(sonde_nn_job_tokenizer(job, &tokenizer, diag));
+    if (tokenizer == NULL) {
+        return SONDE_OK;
+    }
+    FILE *printed = open_memstream(&text, &size);
+    sonde_err err = printed != NULL ? sonde_nn_tokenizer_print(tokenizer, printed, diag)
+                                    : sonde__fail_nomem(diag, "a job");
+    if (printed != NULL && fclose(printed) != 0 && err == SONDE_OK) {
+        err = sonde__fail_nomem(diag, "a job");
+    }
+    if (err == SONDE_OK) {
+        (void)fputs("  tokenizer: ", w->stream);
+        write_text(w, text);
+        (void)fputc('\n', w->stream);
+    }
+    free(text);
+    return err;
+}
+
+/* The model of a plan: what its graph does not say. */
+static sonde_err write_saved_model(const writer *w, const sonde_nn_job *job,
+                                   sonde_diag *diag)
+{
+    const sonde_nn_job_info *info = &job->info;
+    FILE *stream = w->stream;
+
+    (void)fprintf(stream, "model:\n  saved: \"%s\"\n  target: %d\n", info->model_name,
+                  (int)info->target);
+    if (info->target_rank > 0) {
+        (void)fputs("  positions: [", stream);
+        for (int i = 0; i < info->target_rank; i++) {
+            (void)fprintf(stream, "%s%" PRId64, i > 0 ? ", " : "", info->target_shape[i]);
+        }
+        (void)fputs("]\n", stream);
+    }
+    for (size_t i = 0; info->input_count > 1 && i < info->input_count; i++) {
+        (void)fputs(i == 0 ? "  inputs: [" : ", ", stream);
+        write_text(w, info->inputs[i].name);
+        (void)fputs(i + 1 == info->input_count ? "]\n" : "", stream);
+    }
+    (void)fprintf(stream, "  axis: %d\n  classes: %" PRId64 "\n", info->class_axis,
+                  info->classes);
+    return write_tokenizer(w, job, diag);
 }
 
 static void begin_section(writer *w, const char *name)
@@ -346,39 +416,83 @@ static void write_augment(writer *w, const sonde_nn_job_info *info)
     end_value(w);
 }
 
+static sonde_err write_job(writer *w, const sonde_nn_job *job, sonde_diag *diag)
+{
+    const sonde_nn_option *row = NULL;
+
+    if (w->plan) {
+        SONDE__TRY(write_saved_model(w, job, diag));
+    } else {
+        write_model(w, job);
+    }
+    write_observe(w, job);
+    for (size_t i = 0; (row = sonde_nn_option_at(i)) != NULL; i++) {
+        const void *field = (const char *)&job->info + row->offset;
+        const bool no_rules = field == &job->info.rules.judge && job->info.rules.none;
+
+        if (w->section != NULL && strcmp(w->section, "optimizer") == 0 &&
+            strcmp(row->section, "optimizer") != 0) {
+            SONDE__TRY(write_groups(w, job, diag));
+        }
+        if (w->section != NULL && strcmp(w->section, "data") == 0 &&
+            strcmp(row->section, "data") != 0) {
+            write_augment(w, &job->info);
+        }
+        if (row->key == NULL || (!no_rules && !has_value(row, field)) ||
+            (w->plan && strcmp(row->section, "record") == 0)) {
+            continue;
+        }
+        begin_value(w, row->section, row->key);
+        if (no_rules) {
+            write_text(w, "none");
+        } else {
+            write_value(w, row, field);
+        }
+        end_value(w);
+    }
+    (void)fputs(w->json ? "}}\n" : "", w->stream);
+    return SONDE_OK;
+}
+
 sonde_err sonde_nn_job_print(const sonde_nn_job *job, bool json, FILE *stream,
                              sonde_diag *diag)
 {
     SONDE__NEEDS(diag, job, stream);
     writer w = {.stream = stream, .json = json};
-    const sonde_nn_option *row = NULL;
 
-    write_model(&w, job);
-    for (size_t i = 0; (row = sonde_nn_option_at(i)) != NULL; i++) {
-        const void *field = (const char *)&job->info + row->offset;
-        const bool no_rules = field == &job->info.rules.judge && job->info.rules.none;
-
-        if (w.section != NULL && strcmp(w.section, "optimizer") == 0 &&
-            strcmp(row->section, "optimizer") != 0) {
-            SONDE__TRY(write_groups(&w, job, diag));
-        }
-        if (w.section != NULL && strcmp(w.section, "data") == 0 &&
-            strcmp(row->section, "data") != 0) {
-            write_augment(&w, &job->info);
-        }
-        if (row->key == NULL || (!no_rules && !has_value(row, field))) {
-            continue;
-        }
-        begin_value(&w, row->section, row->key);
-        if (no_rules) {
-            write_text(&w, "none");
-        } else {
-            write_value(&w, row, field);
-        }
-        end_value(&w);
-    }
-    (void)fputs(json ? "}}\n" : "", stream);
+    SONDE__TRY(write_job(&w, job, diag));
     return ferror(stream) != 0
                ? sonde__fail(diag, SONDE_EIO, "options", NULL, "they cannot be written")
                : SONDE_OK;
+}
+
+sonde_err sonde_nn_job_save_plan(const sonde_nn_job *job, sonde_nn_session *session,
+                                 const char *path, bool weights, sonde_diag *diag)
+{
+    SONDE__NEEDS(diag, job, session, path);
+    char *text = NULL;
+    size_t size = 0;
+
+    if (!weights && sonde_nn_job_is_balanced(job)) {
+        return sonde__fail(diag, SONDE_EUNSUPPORTED, path,
+                           "a list of weights, or weights of a training",
+                           "the job's loss takes its weights from the training set");
+    }
+    writer w = {.stream = open_memstream(&text, &size), .plan = true};
+    if (w.stream == NULL) {
+        return sonde__fail_nomem(diag, "a job");
+    }
+    sonde_err err = write_job(&w, job, diag);
+    if (fclose(w.stream) != 0 && err == SONDE_OK) {
+        err = sonde__fail_nomem(diag, "a job");
+    }
+    if (err == SONDE_OK) {
+        err = sonde_nn_plan_save(
+            session, path,
+            &(sonde_nn_plan_options){
+                .size = sizeof(sonde_nn_plan_options), .weights = weights, .text = text},
+            diag);
+    }
+    free(text);
+    return err;
 }

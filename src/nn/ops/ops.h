@@ -204,7 +204,8 @@ static inline bool sonde__op_tells_out(const sonde__op_kernel *kernel,
 
 /* --- the table ---------------------------------------------------------------------- */
 
-/* The graph as gradients see it; implemented in nn/graph. Values are ids, 0 is "none". */
+/* The graph as gradients and layers see it: what they may call, which nn/graph hands them as
+ * the graph's first member. Values are ids, 0 is "none". */
 typedef struct sonde__op_graph sonde__op_graph;
 typedef uint32_t sonde__op_value;
 
@@ -230,11 +231,30 @@ typedef struct sonde__op_gradient_context {
     sonde__op_value *grad_in;        /* to fill, per input; 0 means no gradient */
 } sonde__op_gradient_context;
 
-sonde__op_value sonde__op_emit(sonde__op_graph *graph, const sonde__op_kind *kind,
-                               const sonde__op_attrs *attrs, const sonde__op_value *in,
-                               int in_count);
-const sonde__op_shape *sonde__op_value_shape(const sonde__op_graph *graph,
-                                             sonde__op_value value);
+typedef struct sonde__op_graph_calls {
+    sonde__op_value (*emit)(sonde__op_graph *graph, const sonde__op_kind *kind,
+                            const sonde__op_attrs *attrs, const sonde__op_value *in,
+                            int in_count);
+    const sonde__op_shape *(*shape)(const sonde__op_graph *graph, sonde__op_value value);
+} sonde__op_graph_calls;
+
+static inline sonde__op_value sonde__op_emit(sonde__op_graph *graph,
+                                             const sonde__op_kind *kind,
+                                             const sonde__op_attrs *attrs,
+                                             const sonde__op_value *in, int in_count)
+{
+    const sonde__op_graph_calls *const *calls = (const void *)graph;
+
+    return (*calls)->emit(graph, kind, attrs, in, in_count);
+}
+
+static inline const sonde__op_shape *sonde__op_value_shape(const sonde__op_graph *graph,
+                                                           sonde__op_value value)
+{
+    const sonde__op_graph_calls *const *calls = (const void *)graph;
+
+    return (*calls)->shape(graph, value);
+}
 
 /* What an op does with bfloat16 and float16. sonde__plan_autocast gives it what it takes. */
 typedef enum sonde__op_halves {
