@@ -64,7 +64,7 @@ python=${SONDE_PYTHON:-python3}
 run 2 env SONDE_PYTHON=/nowhere/python "$sonde" train tiny.yaml --data text.txt --tokens bpe --out none
 grep -q '^sonde: error: /nowhere/python: cannot start Python.*pip install sonde' "$err" || fail "$(cat "$err")"
 "$python" -c 'import numpy, tokenizers' 2>/dev/null || exit 0
-sed 's/num_embeddings: 256/num_embeddings: vocabulary/; s/out: 256/out: vocabulary/' tiny.yaml >pairs.yaml
+sed 's/num_embeddings: 256/num_embeddings: vocabulary/; s/out_features: 256/out_features: vocabulary/' tiny.yaml >pairs.yaml
 python3 -c 'print("one river and two roads; " * 400, end="")' >words.txt
 run 0 "$sonde" train pairs.yaml --data words.txt --tokens bpe --vocabulary 280 --epochs 12 --out pairs --no-pictures -q
 [ -s pairs/tokenizer.json ] || fail "no tokenizer is saved"
