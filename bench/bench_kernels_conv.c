@@ -19,6 +19,7 @@
 #include "base/random.h"
 #include "nn/kernels/fast.h"
 #include "nn/kernels/vec.h"
+#include "nn/ops/ops.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,6 +6,7 @@
 #define SONDE_BENCH_KERNELS_LINEAR_H
 
 #include "nn/kernels/fast.h"
+#include "nn/ops/ops.h"
 
 extern const char *bench_filter;
 extern double bench_peak; /* GF/s of one core */

@@ -8,7 +8,7 @@
  */
 #include "run_folder.h"
 
-#include "import/smdebug_event.h"
+#include "trial/smdebug_event.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -53,12 +53,12 @@ static void write_record(const uint8_t *payload, size_t size)
 
     expect(record != NULL);
     memcpy(record, &length, 8);
-    crc = sonde__import_masked_crc32c(record, 8);
+    crc = sonde__smdebug_masked_crc32c(record, 8);
     memcpy(record + 8, &crc, 4);
     if (size > 0) {
         memcpy(record + 12, payload, size);
     }
-    crc = sonde__import_masked_crc32c(record + 12, size);
+    crc = sonde__smdebug_masked_crc32c(record + 12, size);
     memcpy(record + 12 + size, &crc, 4);
     fuzz_write(EVENTS, record, size + 16);
     write_index(size + 16);
@@ -70,7 +70,7 @@ static void check_payload(const uint8_t *payload, size_t size)
     sonde_view view;
     sonde_diag diag = {0};
     const sonde_err err =
-        sonde__import_event_tensor(payload, size, "t", "x", &view, &diag);
+        sonde__smdebug_event_tensor(payload, size, "t", "x", &view, &diag);
 
     if (err == SONDE_OK) {
         const uint8_t *start = view.data;

@@ -19,6 +19,7 @@
 #include "base/random.h"
 #include "cmocka_all.h"
 #include "nn/kernels/fast.h"
+#include "nn/ops/ops.h"
 
 #include <math.h>
 #include <stdlib.h>

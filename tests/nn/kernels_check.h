@@ -15,6 +15,7 @@
 #include "nn/ops_harness.h"
 
 #include "nn/kernels/fast.h"
+#include "nn/ops/ops.h"
 
 #include <float.h>
 

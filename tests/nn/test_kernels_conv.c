@@ -8,6 +8,7 @@
 #include "base/random.h"
 
 #include "nn/kernels/fast.h"
+#include "nn/ops/ops.h"
 
 DEFINE_PICK(conv2d_kernel, CONV2D, 1)
 DEFINE_PICK(conv2d_relu_kernel, CONV2D_RELU, 1)

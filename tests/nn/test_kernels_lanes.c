@@ -7,6 +7,7 @@
 #include "base/macros.h"
 #include "base/random.h"
 #include "nn/kernels/rows.h"
+#include "nn/ops/ops.h"
 
 DEFINE_PICK(pool_kernel, MAX_POOL2D, 0)
 DEFINE_PICK(pool_grad_kernel, MAX_POOL2D_GRAD, 0)

@@ -11,6 +11,7 @@
 #include "nn/vitals_near.h"
 
 #include "nn/kernels/fast.h"
+#include "nn/ops/ops.h"
 
 DEFINE_PICK(relu_kernel, CONV2D_RELU, 1)
 DEFINE_PICK(pool_kernel, CONV2D_RELU_POOL, 0)

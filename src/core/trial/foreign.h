@@ -5,7 +5,7 @@
  * A format fills the trial with the functions of worker.h, trial_catalogue.h and
  * steps.h: its workers, tensors, steps, an item with the layout SONDE__FOREIGN for each
  * raw value, and a row item for each set of saved statistics. It keeps what it needs
- * besides in trial->foreign. To add one: define its table in import/ and list it in
+ * besides in trial->foreign. To add one: define its table beside smdebug.c and list it in
  * sonde__trial_foreign_formats.
  */
 #ifndef SONDE_TRIAL_FOREIGN_H
@@ -36,7 +36,7 @@ struct sonde__trial_foreign {
     void (*close)(void *foreign);
 };
 
-/* Every format, then NULL. Defined in import/. */
+/* Every format, then NULL. Defined in smdebug.c. */
 extern const sonde__trial_foreign *const sonde__trial_foreign_formats[];
 
 #endif

@@ -13,7 +13,7 @@
 #include "base/isa.h"
 #include "nn/kernels/fast.h"
 #include "nn/kernels/norm_lanes.h"
-#include "nn/ops/lanes.h"
+#include "nn/kernels/lanes.h"
 
 #include <math.h>
 

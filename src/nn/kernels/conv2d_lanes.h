@@ -13,7 +13,7 @@
 #define SONDE_NN_KERNELS_CONV2D_LANES_H
 
 #include "base/macros.h"
-#include "nn/ops/lanes.h"
+#include "nn/kernels/lanes.h"
 
 /* --- geometry ----------------------------------------------------------------------- */
 

@@ -29,7 +29,7 @@
 #include <sonde/export.h>
 
 #include "base/cpu.h"
-#include "nn/ops/ops.h"
+#include "nn/kernels/call.h"
 
 /*
  * Ops that have fast kernels: X(op, its number, its list).

@@ -15,7 +15,7 @@
 #include "base/macros.h"
 #include "nn/kernels/fast.h"
 #include "nn/kernels/norm_lanes.h"
-#include "nn/ops/lanes.h"
+#include "nn/kernels/lanes.h"
 
 #include <math.h>
 

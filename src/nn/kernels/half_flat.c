@@ -4,6 +4,7 @@
  */
 #include "base/cpu.h"
 #include "base/macros.h"
+#include "nn/kernels/fast.h"
 #include "nn/kernels/half_gemm.h"
 #include "nn/kernels/half_ops.h"
 #include "nn/kernels/stream_kernels.h"
@@ -59,13 +60,12 @@ static void cast_run(const sonde__op_call *call, int part, int parts)
 
 /* --- element-wise ops --------------------------------------------------------------- */
 
-/* The op by its first float32 kernel, over chunks. */
-static void run_chunks(const sonde__op_kind *kind, const sonde__op_call *call, int part,
-                       int parts)
+/* A float32 kernel, over chunks. */
+static void run_chunks(const sonde__op_kernel *kernel, const sonde__op_call *call,
+                       int part, int parts)
 {
     const stream_span mine =
         stream_part(sonde__op_shape_count(&call->in[0].shape), part, parts);
-    const sonde__op_kernel *const kernel = kind->kernels()[0];
     float wide[2][CHUNK], result[CHUNK];
     sonde__op_call chunk = {
         .attrs = call->attrs, .in_count = call->in_count, .out_count = 1};
@@ -89,7 +89,7 @@ static void run_chunks(const sonde__op_kind *kind, const sonde__op_call *call, i
 #define CHUNKED(op)                                                                      \
     static void op##_run(const sonde__op_call *call, int part, int parts)                \
     {                                                                                    \
-        run_chunks(&sonde__op_##op, call, part, parts);                                  \
+        run_chunks(sonde__kernel_##op##_fast()[0], call, part, parts);                   \
     }                                                                                    \
     FLAT_KERNEL(op, accepts_flat, op##_run)
 

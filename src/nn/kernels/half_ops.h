@@ -11,7 +11,7 @@
 #define SONDE_NN_KERNELS_HALF_OPS_H
 
 #include "nn/kernels/half_gemm.h"
-#include "nn/ops/ops.h"
+#include "nn/kernels/call.h"
 
 extern const sonde__op_kernel *const sonde__kernel_linear_half[];
 extern const sonde__op_kernel *const sonde__kernel_linear_relu_half[];

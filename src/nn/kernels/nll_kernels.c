@@ -10,7 +10,7 @@
  */
 #include "base/isa.h"
 #include "nn/kernels/fast.h"
-#include "nn/ops/lanes.h"
+#include "nn/kernels/lanes.h"
 
 /* logp (N, C) LANES, target i64 PLAIN */
 static bool accepts(const sonde__op_call *call)

@@ -9,7 +9,7 @@
 #define SONDE_NN_KERNELS_NORM_LANES_H
 
 #include "base/macros.h"
-#include "nn/ops/lanes.h"
+#include "nn/kernels/lanes.h"
 
 enum { STRETCH = 512 };
 

@@ -7,7 +7,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 
-#include "nn/ops/common.h"
+#include "nn/kernels/call.h"
 #include "tensor/vitals.h"
 
 #include <assert.h>

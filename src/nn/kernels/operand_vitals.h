@@ -13,7 +13,7 @@
 #ifndef SONDE_NN_KERNELS_OPERAND_VITALS_H
 #define SONDE_NN_KERNELS_OPERAND_VITALS_H
 
-#include "nn/ops/ops.h"
+#include "nn/kernels/call.h"
 
 /* Whether sonde__kernel_operand_vitals takes such a value: anything PLAIN, float32 and
  * uint8 in LANES. */

@@ -6,7 +6,7 @@
  */
 #include "base/isa.h"
 #include "nn/kernels/fast.h"
-#include "nn/ops/lanes.h"
+#include "nn/kernels/lanes.h"
 
 /* --- shapes ------------------------------------------------------------------------- */
 

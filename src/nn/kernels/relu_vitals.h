@@ -16,7 +16,7 @@
 
 #include "base/macros.h"
 #include "base/memory.h"
-#include "nn/ops/lanes.h"
+#include "nn/kernels/lanes.h"
 #include "tensor/norms_accum.h"
 
 #include <math.h>

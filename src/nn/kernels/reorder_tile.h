@@ -10,7 +10,7 @@
 #define SONDE_NN_KERNELS_REORDER_TILE_H
 
 #include "base/macros.h"
-#include "nn/ops/ops.h"
+#include "nn/kernels/call.h"
 #include "nn/kernels/vec.h"
 
 /* A matrix in a layout. */

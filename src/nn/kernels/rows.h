@@ -15,7 +15,7 @@
 #include <sonde/export.h>
 
 #include "base/cpu.h"
-#include "nn/ops/ops.h"
+#include "nn/kernels/call.h"
 
 /* One step of an LSTM back, of one sample: rows of `units`, y and da of four gates each.
  * last NULL: zeros, before the first step. */

@@ -6,7 +6,7 @@
 #ifndef SONDE_NN_KERNELS_STREAM_KERNELS_H
 #define SONDE_NN_KERNELS_STREAM_KERNELS_H
 
-#include "nn/ops/ops.h"
+#include "nn/kernels/call.h"
 #include "tensor/vitals.h"
 
 enum { STREAM_GRAIN = 64 * 1024 /* elements that are worth a part: 256 KB an operand */ };

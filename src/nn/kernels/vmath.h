@@ -10,7 +10,7 @@
 #ifndef SONDE_NN_KERNELS_VMATH_H
 #define SONDE_NN_KERNELS_VMATH_H
 
-#include "nn/ops/lanes.h"
+#include "nn/kernels/lanes.h"
 
 VEC_INLINE vf vf_where(vi mask, vf a, vf b)
 {

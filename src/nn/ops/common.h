@@ -147,18 +147,6 @@ typedef double (*sonde__op_element)(const sonde__op_call *call, int64_t a, int64
 /* Stores every element of out[0], of four dimensions, in row-major order. */
 void sonde__op_store_all(const sonde__op_call *call, sonde__op_element element);
 
-/* Product of dims first ... last - 1. */
-static inline int64_t sonde__op_dims_product(const sonde__op_shape *shape, int first,
-                                             int last)
-{
-    int64_t product = 1;
-
-    for (int i = first; i < last; i++) {
-        product *= shape->dim[i];
-    }
-    return product;
-}
-
 /* Whether `from` can be broadcast to `to`, dtypes aside; and the position in `from` of
  * to's row-major element i (elementwise.c). */
 bool sonde__op_broadcasts_to(const sonde__op_shape *source,
@@ -174,10 +162,6 @@ int64_t sonde__op_broadcast_at(const sonde__op_shape *source,
  * gives the position in x of those coordinates (reduce.c). */
 int64_t sonde__op_reduced_at(const sonde__op_shape *x, const sonde__op_attrs *attrs,
                              bool reduced, int64_t i);
-
-/* The position of element k of sample n in a layout. */
-int64_t sonde__op_layout_at(const sonde__op_shape *shape, sonde__op_layout layout,
-                            int64_t n, int64_t k);
 
 /* --- gradient rules ----------------------------------------------------------------- */
 

@@ -20,7 +20,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "import/smdebug_state.h"
+#include "trial/smdebug_state.h"
 #include "observe/tensor_roles.h"
 #include "trial/foreign.h"
 #include "trial/trial_state.h"
@@ -56,7 +56,7 @@ static bool is_smdebug(const char *folder)
 
 static sonde_err open_smdebug(sonde_trial *trial, sonde_diag *diag)
 {
-    trial->foreign = sonde__calloc(1, sizeof(sonde__import_smdebug));
+    trial->foreign = sonde__calloc(1, sizeof(sonde__smdebug_smdebug));
     trial->program = sonde__strdup("smdebug");
     return trial->foreign != NULL && trial->program != NULL
                ? SONDE_OK
@@ -65,7 +65,7 @@ static sonde_err open_smdebug(sonde_trial *trial, sonde_diag *diag)
 
 static void close_smdebug(void *foreign)
 {
-    sonde__import_smdebug *smdebug = foreign;
+    sonde__smdebug_smdebug *smdebug = foreign;
 
     if (smdebug != NULL) {
         sonde__free(smdebug->files);
@@ -181,7 +181,7 @@ static sonde_err take_collections(collection_reader *reader, const json_t *objec
         reader->trial->world =
             SONDE_MAX(reader->trial->world, (int)json_integer_value(workers));
     }
-    ((sonde__import_smdebug *)reader->trial->foreign)->has_collections = true;
+    ((sonde__smdebug_smdebug *)reader->trial->foreign)->has_collections = true;
     json_object_foreach(collections, name, collection)
     {
         reader->collection = name;
@@ -202,7 +202,7 @@ static sonde_err read_collection_file(sonde_trial *trial, const char *name,
     (void)snprintf(where, sizeof where, COLLECTIONS "/%.255s", name);
     SONDE__TRY(sonde__trial_load_object(trial, where, &found, &object, diag));
     if (object == NULL) {
-        ((sonde__import_smdebug *)trial->foreign)->has_collections =
+        ((sonde__smdebug_smdebug *)trial->foreign)->has_collections =
             true; /* unreadable */
         return SONDE_OK;
     }
@@ -223,7 +223,7 @@ static sonde_err open_folder(const char *path, DIR **out, sonde_diag *diag)
 static sonde_err read_collections(sonde_trial *trial, sonde_diag *diag)
 {
     static const char end[] = "_collections.json";
-    sonde__import_smdebug *smdebug = trial->foreign;
+    sonde__smdebug_smdebug *smdebug = trial->foreign;
     const uint32_t tensors = sonde_catalogue_count(trial->catalogue);
     char path[SONDE__PATH];
     const struct dirent *entry = NULL;
@@ -311,13 +311,13 @@ static bool parse_name(const char *name, int64_t *step, char worker[SONDE__IMPOR
     return true;
 }
 
-static bool add_file(sonde__import_smdebug *smdebug, int64_t step, const char *worker)
+static bool add_file(sonde__smdebug_smdebug *smdebug, int64_t step, const char *worker)
 {
     if (!sonde__reserve(&smdebug->files, &smdebug->file_capacity, smdebug->file_count + 1,
                         sizeof *smdebug->files)) {
         return false;
     }
-    sonde__import_index_file *file = &smdebug->files[smdebug->file_count++];
+    sonde__smdebug_index_file *file = &smdebug->files[smdebug->file_count++];
     file->step = step;
     (void)snprintf(file->worker, sizeof file->worker, "%s", worker);
     return true;
@@ -351,7 +351,7 @@ static sonde_err list_folder(sonde_trial *trial, const char *name, sonde_diag *d
 
 static int by_step(const void *left, const void *right)
 {
-    const sonde__import_index_file *a = left, *b = right;
+    const sonde__smdebug_index_file *a = left, *b = right;
 
     if (a->step != b->step) {
         return a->step < b->step ? -1 : 1;
@@ -362,7 +362,7 @@ static int by_step(const void *left, const void *right)
 /* Lists the index files of the folders that can contain new ones. */
 static sonde_err list_files(sonde_trial *trial, sonde_diag *diag)
 {
-    sonde__import_smdebug *smdebug = trial->foreign;
+    sonde__smdebug_smdebug *smdebug = trial->foreign;
     char path[SONDE__PATH];
     const struct dirent *entry = NULL;
     DIR *index = NULL;
@@ -402,16 +402,16 @@ static bool is_read(const sonde_trial *trial, const sonde__trial_worker *worker,
 
 static sonde_err read_new(sonde_trial *trial, sonde_diag *diag)
 {
-    const sonde__import_smdebug *smdebug = trial->foreign;
+    const sonde__smdebug_smdebug *smdebug = trial->foreign;
 
     for (size_t i = 0; i < smdebug->file_count; i++) {
-        const sonde__import_index_file *file = &smdebug->files[i];
+        const sonde__smdebug_index_file *file = &smdebug->files[i];
         sonde__trial_worker *worker = NULL;
         SONDE__TRY(find_worker(trial, file->worker, &worker, diag));
         if (is_read(trial, worker, file->step)) {
             continue;
         }
-        SONDE__TRY(sonde__import_read_index(trial, worker, file->step, diag));
+        SONDE__TRY(sonde__smdebug_read_index(trial, worker, file->step, diag));
     }
     return SONDE_OK;
 }
@@ -419,7 +419,7 @@ static sonde_err read_new(sonde_trial *trial, sonde_diag *diag)
 /* Folders whose steps all workers have ended are not listed again. */
 static void skip_old_folders(sonde_trial *trial)
 {
-    sonde__import_smdebug *smdebug = trial->foreign;
+    sonde__smdebug_smdebug *smdebug = trial->foreign;
     int64_t last = INT64_MAX;
 
     if (trial->worker_count < (size_t)trial->world) {
@@ -438,7 +438,7 @@ static void skip_old_folders(sonde_trial *trial)
 /* The time of the last step, or that of the last change of the index; ns since 1970. */
 static int64_t last_change(const sonde_trial *trial)
 {
-    const sonde__import_smdebug *smdebug = trial->foreign;
+    const sonde__smdebug_smdebug *smdebug = trial->foreign;
     char path[SONDE__PATH];
     struct stat about;
 
@@ -454,7 +454,7 @@ static int64_t last_change(const sonde_trial *trial)
 static bool is_silent(const sonde_trial *trial)
 {
     static const double least = 1800.0, times = 20.0;
-    const sonde__import_smdebug *smdebug = trial->foreign;
+    const sonde__smdebug_smdebug *smdebug = trial->foreign;
     const int64_t last = last_change(trial);
     struct timespec now = {0};
     double pause = 0.0;
@@ -504,9 +504,9 @@ const sonde__trial_foreign *const sonde__trial_foreign_formats[] = {
                                   .is_one = is_smdebug,
                                   .open = open_smdebug,
                                   .refresh = refresh_smdebug,
-                                  .value = sonde__import_value,
-                                  .row = sonde__import_row,
-                                  .ahead = sonde__import_ahead,
+                                  .value = sonde__smdebug_value,
+                                  .row = sonde__smdebug_row,
+                                  .ahead = sonde__smdebug_ahead,
                                   .close = close_smdebug},
     NULL,
 };

@@ -11,7 +11,7 @@
  * protobuf requires. A parser of its own, as these 60 lines read views in place:
  * protobuf-c would copy every tensor.
  */
-#include "import/smdebug_event.h"
+#include "trial/smdebug_event.h"
 #include "base/fail.h"
 #include "base/macros.h"
 
@@ -26,7 +26,7 @@ enum { HEAD = 12, FOOT = 4, STRINGS = 7 /* TensorFlow's dtype */ };
 
 /* --- framing ---------------------------------------------------------------------- */
 
-uint32_t sonde__import_crc32c(const void *bytes, size_t size)
+uint32_t sonde__smdebug_crc32c(const void *bytes, size_t size)
 {
     const unsigned char *byte = bytes;
     uint32_t table[256], crc = UINT32_MAX;
@@ -45,16 +45,16 @@ uint32_t sonde__import_crc32c(const void *bytes, size_t size)
     return ~crc;
 }
 
-uint32_t sonde__import_masked_crc32c(const void *bytes, size_t size)
+uint32_t sonde__smdebug_masked_crc32c(const void *bytes, size_t size)
 {
-    const uint32_t crc = sonde__import_crc32c(bytes, size);
+    const uint32_t crc = sonde__smdebug_crc32c(bytes, size);
 
     return (crc >> 15 | crc << 17) + 0xA282EAD8U;
 }
 
-sonde_err sonde__import_event_unwrap(const unsigned char *bytes, size_t size,
-                                     const char *title, const unsigned char **payload,
-                                     size_t *payload_size, sonde_diag *diag)
+sonde_err sonde__smdebug_event_unwrap(const unsigned char *bytes, size_t size,
+                                      const char *title, const unsigned char **payload,
+                                      size_t *payload_size, sonde_diag *diag)
 {
     uint64_t length = 0;
     uint32_t crc = 0;
@@ -64,7 +64,7 @@ sonde_err sonde__import_event_unwrap(const unsigned char *bytes, size_t size,
     }
     memcpy(&length, bytes, sizeof length);
     memcpy(&crc, bytes + sizeof length, sizeof crc);
-    if (crc != sonde__import_masked_crc32c(bytes, sizeof length)) {
+    if (crc != sonde__smdebug_masked_crc32c(bytes, sizeof length)) {
         return sonde__fail(diag, SONDE_EFORMAT, title, NULL,
                            "the checksum of the record's length is wrong");
     }
@@ -75,7 +75,7 @@ sonde_err sonde__import_event_unwrap(const unsigned char *bytes, size_t size,
     }
     memcpy(&crc, bytes + HEAD + length, sizeof crc);
     if (crc != CONSTANT_FOOT &&
-        crc != sonde__import_masked_crc32c(bytes + HEAD, (size_t)length)) {
+        crc != sonde__smdebug_masked_crc32c(bytes + HEAD, (size_t)length)) {
         return sonde__fail(diag, SONDE_EFORMAT, title, NULL,
                            "the checksum after the record is wrong");
     }
@@ -84,7 +84,7 @@ sonde_err sonde__import_event_unwrap(const unsigned char *bytes, size_t size,
     return SONDE_OK;
 }
 
-int64_t sonde__import_event_time(const unsigned char head[SONDE__IMPORT_EVENT_HEAD])
+int64_t sonde__smdebug_event_time(const unsigned char head[SONDE__IMPORT_EVENT_HEAD])
 {
     enum { WALL_TIME = 1 << 3 | 1 /* a field of 8 bytes */ };
     double seconds = 0.0;
@@ -348,9 +348,9 @@ static bool find_tensor(message event, const char *tag, bool *named, message *fo
     return true;
 }
 
-sonde_err sonde__import_event_tensor(const unsigned char *payload, size_t size,
-                                     const char *tag, const char *title, sonde_view *view,
-                                     sonde_diag *diag)
+sonde_err sonde__smdebug_event_tensor(const unsigned char *payload, size_t size,
+                                      const char *tag, const char *title,
+                                      sonde_view *view, sonde_diag *diag)
 {
     message found = {NULL, NULL};
     bool named = false;

@@ -16,7 +16,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "base/point.h"
-#include "import/smdebug_state.h"
+#include "trial/smdebug_state.h"
 #include "observe/tensor_roles.h"
 #include "trial/trial_state.h"
 
@@ -163,9 +163,9 @@ static void find_relu(const index_reader *reader, const sonde_view *view,
         return; /* the op stays unknown */
     }
     memcpy(output, view->data, bytes);
-    if (sonde__import_read_tensor(reader->trial, reader->worker, reader->file,
-                                  input.offset, input.bytes, name, &inner,
-                                  NULL) == SONDE_OK &&
+    if (sonde__smdebug_read_tensor(reader->trial, reader->worker, reader->file,
+                                   input.offset, input.bytes, name, &inner,
+                                   NULL) == SONDE_OK &&
         inner.dtype == SONDE_F32 && sonde_view_same_shape(&inner, view) &&
         is_rectified(inner.data, output, bytes)) {
         info->op = "relu";
@@ -189,8 +189,8 @@ static sonde_err declare_tensor(const index_reader *reader, const payload *from,
     if (sonde__trial_known(reader->trial, from->name, tensor)) {
         return SONDE_OK;
     }
-    err = sonde__import_read_tensor(reader->trial, reader->worker, reader->file,
-                                    from->offset, from->bytes, from->name, &view, &why);
+    err = sonde__smdebug_read_tensor(reader->trial, reader->worker, reader->file,
+                                     from->offset, from->bytes, from->name, &view, &why);
     if (err == SONDE_ENOMEM) {
         return sonde__fail_nomem(reader->diag, "a tensor");
     }
@@ -227,9 +227,9 @@ static sonde_err take_value(const index_reader *reader, const payload *from)
 /* --- groups ----------------------------------------------------------------------- */
 
 static sonde_err add_record(const index_reader *reader,
-                            const sonde__import_record *record)
+                            const sonde__smdebug_record *record)
 {
-    sonde__import_smdebug *smdebug = reader->trial->foreign;
+    sonde__smdebug_smdebug *smdebug = reader->trial->foreign;
 
     if (!sonde__reserve(&smdebug->records, &smdebug->record_capacity,
                         smdebug->record_count + 1, sizeof *smdebug->records)) {
@@ -243,7 +243,7 @@ static sonde_err add_record(const index_reader *reader,
 static sonde_err add_group(const index_reader *reader, size_t first, uint32_t tensor,
                            uint32_t *number)
 {
-    sonde__import_smdebug *smdebug = reader->trial->foreign;
+    sonde__smdebug_smdebug *smdebug = reader->trial->foreign;
 
     if (smdebug->group_count >= UINT32_MAX ||
         !sonde__reserve(&smdebug->groups, &smdebug->group_capacity,
@@ -252,10 +252,10 @@ static sonde_err add_group(const index_reader *reader, size_t first, uint32_t te
     }
     *number = (uint32_t)smdebug->group_count;
     smdebug->groups[smdebug->group_count++] =
-        (sonde__import_group){.first = first,
-                              .count = (uint32_t)(smdebug->record_count - first),
-                              .segment = segment_of(reader),
-                              .tensor = tensor};
+        (sonde__smdebug_group){.first = first,
+                               .count = (uint32_t)(smdebug->record_count - first),
+                               .segment = segment_of(reader),
+                               .tensor = tensor};
     return SONDE_OK;
 }
 
@@ -269,9 +269,9 @@ static const char *base_of(const char *name, int8_t *reduction)
         return NULL;
     }
     for (int i = 0; i < SONDE__IMPORT_REDUCTIONS; i++) {
-        const size_t length = strlen(sonde__import_reductions[i]);
+        const size_t length = strlen(sonde__smdebug_reductions[i]);
 
-        if (strncmp(rest, sonde__import_reductions[i], length) == 0 &&
+        if (strncmp(rest, sonde__smdebug_reductions[i], length) == 0 &&
             rest[length] == '/' && rest[length + 1] != '\0') {
             *reduction = (int8_t)i;
             return rest + length + 1;
@@ -340,7 +340,7 @@ typedef struct member {
 static sonde_err take_statistics(const index_reader *reader, const member *members,
                                  size_t begin, size_t count, bool *taken)
 {
-    const sonde__import_smdebug *smdebug = reader->trial->foreign;
+    const sonde__smdebug_smdebug *smdebug = reader->trial->foreign;
     const size_t first = smdebug->record_count;
     sonde__trial_row_item item = {.item = {.step = reader->index}};
     sonde_err err = declare_base(reader, members[begin].base, &item.item.tensor);
@@ -353,9 +353,9 @@ static sonde_err take_statistics(const index_reader *reader, const member *membe
             continue;
         }
         taken[i] = true;
-        err = add_record(
-            reader, &(sonde__import_record){members[i].from.offset, members[i].from.bytes,
-                                            item.item.tensor, members[i].reduction});
+        err = add_record(reader, &(sonde__smdebug_record){
+                                     members[i].from.offset, members[i].from.bytes,
+                                     item.item.tensor, members[i].reduction});
         if (err != SONDE_OK) {
             return err;
         }
@@ -401,7 +401,7 @@ static sonde_err find_file(index_reader *reader, const json_t *meta)
         return sonde__fail_nomem(reader->diag, "the files of a run");
     }
     if (name == NULL || reader->file->name != NULL ||
-        strcmp(name, sonde__import_event_name(reader->worker, reader->step, usual)) ==
+        strcmp(name, sonde__smdebug_event_name(reader->worker, reader->step, usual)) ==
             0) {
         return SONDE_OK;
     }
@@ -423,12 +423,12 @@ static int64_t time_of(const index_reader *reader)
     payload from;
 
     return reader->file != NULL && read_payload(first, &from)
-               ? sonde__import_read_time(reader->trial, reader->worker, reader->file,
-                                         from.offset)
+               ? sonde__smdebug_read_time(reader->trial, reader->worker, reader->file,
+                                          from.offset)
                : 0;
 }
 
-static void note_time(sonde__import_smdebug *smdebug, int64_t time)
+static void note_time(sonde__smdebug_smdebug *smdebug, int64_t time)
 {
     if (time > 0) {
         smdebug->first_time =
@@ -525,8 +525,8 @@ static sonde_err take_index(index_reader *reader)
     return take_payloads(reader);
 }
 
-sonde_err sonde__import_read_index(sonde_trial *trial, sonde__trial_worker *worker,
-                                   int64_t step, sonde_diag *diag)
+sonde_err sonde__smdebug_read_index(sonde_trial *trial, sonde__trial_worker *worker,
+                                    int64_t step, sonde_diag *diag)
 {
     char where[SONDE__PATH];
     index_reader reader = {.trial = trial,

@@ -9,8 +9,8 @@
  */
 #include "base/fail.h"
 #include "base/macros.h"
-#include "import/smdebug_event.h"
-#include "import/smdebug_state.h"
+#include "trial/smdebug_event.h"
+#include "trial/smdebug_state.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -39,7 +39,7 @@ enum {
     ABS_L2
 };
 
-const char *const sonde__import_reductions[SONDE__IMPORT_REDUCTIONS] = {
+const char *const sonde__smdebug_reductions[SONDE__IMPORT_REDUCTIONS] = {
     [MIN] = "min",
     [MAX] = "max",
     [MEAN] = "mean",
@@ -62,8 +62,8 @@ const char *const sonde__import_reductions[SONDE__IMPORT_REDUCTIONS] = {
 
 /* --- event files ------------------------------------------------------------------ */
 
-const char *sonde__import_event_name(const sonde__trial_worker *worker, int64_t step,
-                                     char *name)
+const char *sonde__smdebug_event_name(const sonde__trial_worker *worker, int64_t step,
+                                      char *name)
 {
     (void)snprintf(name, SONDE__PATH, "events/%012lld/%012lld_%s.tfevents",
                    (long long)step, (long long)step, worker->name);
@@ -77,7 +77,7 @@ static int open_events(const sonde_trial *trial, const sonde__trial_worker *work
 
     (void)sonde__trial_path(trial->path,
                             file->name != NULL ? file->name
-                                               : sonde__import_event_name(
+                                               : sonde__smdebug_event_name(
                                                      worker, (int64_t)file->number, name),
                             path);
     return open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -117,9 +117,9 @@ error:
     return err;
 }
 
-int64_t sonde__import_read_time(const sonde_trial *trial,
-                                const sonde__trial_worker *worker,
-                                const sonde__trial_file *file, uint64_t offset)
+int64_t sonde__smdebug_read_time(const sonde_trial *trial,
+                                 const sonde__trial_worker *worker,
+                                 const sonde__trial_file *file, uint64_t offset)
 {
     unsigned char head[SONDE__IMPORT_EVENT_HEAD];
     char path[SONDE__PATH];
@@ -128,17 +128,18 @@ int64_t sonde__import_read_time(const sonde_trial *trial,
 
     if (fd >= 0) {
         if (pread(fd, head, sizeof head, (off_t)offset) == (ssize_t)sizeof head) {
-            time = sonde__import_event_time(head);
+            time = sonde__smdebug_event_time(head);
         }
         (void)close(fd);
     }
     return time;
 }
 
-sonde_err sonde__import_read_tensor(sonde_trial *trial, const sonde__trial_worker *worker,
-                                    const sonde__trial_file *file, uint64_t offset,
-                                    uint64_t bytes, const char *tag, sonde_view *view,
-                                    sonde_diag *diag)
+sonde_err sonde__smdebug_read_tensor(sonde_trial *trial,
+                                     const sonde__trial_worker *worker,
+                                     const sonde__trial_file *file, uint64_t offset,
+                                     uint64_t bytes, const char *tag, sonde_view *view,
+                                     sonde_diag *diag)
 {
     const unsigned char *payload = NULL;
     char title[256];
@@ -146,13 +147,13 @@ sonde_err sonde__import_read_tensor(sonde_trial *trial, const sonde__trial_worke
     SONDE__TRY(read_record(trial, worker, file, offset, bytes, diag));
     (void)snprintf(title, sizeof title, "%s: '%.128s' at step %llu", worker->name, tag,
                    (unsigned long long)file->number);
-    SONDE__TRY(sonde__import_event_unwrap(trial->value.bytes, (size_t)bytes, title,
-                                          &payload, &size, diag));
-    return sonde__import_event_tensor(payload, size, tag, title, view, diag);
+    SONDE__TRY(sonde__smdebug_event_unwrap(trial->value.bytes, (size_t)bytes, title,
+                                           &payload, &size, diag));
+    return sonde__smdebug_event_tensor(payload, size, tag, title, view, diag);
 }
 
-void sonde__import_ahead(const sonde_trial *trial, const sonde__trial_worker *worker,
-                         const sonde__trial_file *file, uint64_t offset, uint64_t count)
+void sonde__smdebug_ahead(const sonde_trial *trial, const sonde__trial_worker *worker,
+                          const sonde__trial_file *file, uint64_t offset, uint64_t count)
 {
     char path[SONDE__PATH];
     const int fd = open_events(trial, worker, file, path);
@@ -172,8 +173,8 @@ static const sonde_tensor_info *info_of(const sonde_trial *trial, uint32_t tenso
 
 /* The one number of a record. */
 static sonde_err read_number(sonde_trial *trial, const sonde__trial_worker *worker,
-                             const sonde__import_group *group,
-                             const sonde__import_record *record, double *number,
+                             const sonde__smdebug_group *group,
+                             const sonde__smdebug_record *record, double *number,
                              sonde_diag *diag)
 {
     const sonde__trial_file *file =
@@ -185,10 +186,10 @@ static sonde_err read_number(sonde_trial *trial, const sonde__trial_worker *work
 
     (void)snprintf(
         tag, sizeof tag, "%s%s%s%s", record->reduction >= 0 ? "smdebug/reductions/" : "",
-        record->reduction >= 0 ? sonde__import_reductions[record->reduction] : "",
+        record->reduction >= 0 ? sonde__smdebug_reductions[record->reduction] : "",
         record->reduction >= 0 ? "/" : "", name);
-    SONDE__TRY(sonde__import_read_tensor(trial, worker, file, record->offset,
-                                         record->bytes, tag, &view, diag));
+    SONDE__TRY(sonde__smdebug_read_tensor(trial, worker, file, record->offset,
+                                          record->bytes, tag, &view, diag));
     if (sonde_view_count(&view) != 1 || sonde_dtype_size(view.dtype) > sizeof element) {
         return sonde__fail(diag, SONDE_EFORMAT, tag, "one number",
                            "a value of another shape");
@@ -198,11 +199,11 @@ static sonde_err read_number(sonde_trial *trial, const sonde__trial_worker *work
     return SONDE_OK;
 }
 
-sonde_err sonde__import_value(sonde_trial *trial, sonde__trial_worker *worker,
-                              const sonde__trial_raw_item *item, sonde_view *view,
-                              sonde_diag *diag)
+sonde_err sonde__smdebug_value(sonde_trial *trial, sonde__trial_worker *worker,
+                               const sonde__trial_raw_item *item, sonde_view *view,
+                               sonde_diag *diag)
 {
-    return sonde__import_read_tensor(
+    return sonde__smdebug_read_tensor(
         trial, worker, &worker->files[SONDE__FILE_SEGMENT].items[item->segment],
         item->offset, item->bytes, info_of(trial, item->item.tensor)->name, view, diag);
 }
@@ -296,18 +297,19 @@ static void count_non_finite(double saved, sonde__record_stats_row *row)
     row->neg_inf = isinf(saved) && saved < 0.0 ? 1 : row->neg_inf;
 }
 
-sonde_err sonde__import_row(sonde_trial *trial, sonde__trial_worker *worker, uint32_t row,
-                            const sonde__record_stats_row **out, sonde_diag *diag)
+sonde_err sonde__smdebug_row(sonde_trial *trial, sonde__trial_worker *worker,
+                             uint32_t row, const sonde__record_stats_row **out,
+                             sonde_diag *diag)
 {
-    sonde__import_smdebug *smdebug = trial->foreign;
-    const sonde__import_group *group = &smdebug->groups[row];
+    sonde__smdebug_smdebug *smdebug = trial->foreign;
+    const sonde__smdebug_group *group = &smdebug->groups[row];
     double saved[SONDE__IMPORT_REDUCTIONS] = {0};
     bool has[SONDE__IMPORT_REDUCTIONS] = {false};
     uint64_t count = 0;
 
     smdebug->row = (sonde__record_stats_row){.tensor = group->tensor};
     for (uint32_t i = 0; i < group->count; i++) {
-        const sonde__import_record *record = &smdebug->records[group->first + i];
+        const sonde__smdebug_record *record = &smdebug->records[group->first + i];
         const sonde_err err =
             read_number(trial, worker, group, record, &saved[record->reduction], diag);
 

@@ -9,14 +9,14 @@
  * Masks: `vm` is a bit an element where the ISA has mask registers, else a vector of all
  * ones or zeros.
  */
-#ifndef SONDE_NN_OPS_LANES_H
-#define SONDE_NN_OPS_LANES_H
+#ifndef SONDE_NN_KERNELS_LANES_H
+#define SONDE_NN_KERNELS_LANES_H
 
 #include <string.h>
 
 #include "base/macros.h"
 #include "base/memory.h"
-#include "nn/ops/ops.h"
+#include "nn/kernels/call.h"
 #include "nn/kernels/vec.h"
 
 enum { LANES = SONDE__LANE_WIDTH };

@@ -8,7 +8,7 @@
 #include "trial/run_folder.h"
 
 #include "base/macros.h"
-#include "import/smdebug_event.h"
+#include "trial/smdebug_event.h"
 
 #include <sonde/error.h>
 
@@ -523,9 +523,9 @@ static void folders_that_cannot_be_listed_are_an_error(void **state)
 static void checksums_are_those_of_tfrecord(void **state)
 {
     (void)state;
-    assert_int_equal(sonde__import_crc32c("123456789", 9), 0xE3069283U);
-    assert_int_equal(sonde__import_crc32c("", 0), 0);
-    assert_int_equal(sonde__import_masked_crc32c("0x12345678", 10), 0x062DC0B3U);
+    assert_int_equal(sonde__smdebug_crc32c("123456789", 9), 0xE3069283U);
+    assert_int_equal(sonde__smdebug_crc32c("", 0), 0);
+    assert_int_equal(sonde__smdebug_masked_crc32c("0x12345678", 10), 0x062DC0B3U);
 }
 
 #define ON_ITS_OWN(test) cmocka_unit_test_setup_teardown(test, folder_make, folder_remove)
