@@ -40,8 +40,8 @@ SCALES = {
     "builtin/rule_duplicate_batch.c": {"UNLIKELY": "p", "EARLY": "n", "DISTINCT": "n", "STREAK": "n",
         "ROUNDING": "-"},
     "builtin/rule_eval_nondeterminism.c": {"APART": "-"},
-    "builtin/rule_frozen_parameter.c": {
-        "IDLE_AFTER": "n", "TURNS": "n", "ENDED": "-", "SUMMED": "+", "patience": "n", "idle": "n"},
+    "builtin/frozen_idle.c": {"IDLE_AFTER": "n", "ENDED": "-", "SUMMED": "+"},
+    "builtin/rule_frozen_parameter.c": {"TURNS": "n", "patience": "n", "idle": "n"},
     "builtin/rule_gradient_spike.c": {
         "SPREAD": "-", "ALONE": "-", "FAR": "-", "MOMENT": "-", "LASTING": "n", "factor": "-",
         "least": "n"},
@@ -58,22 +58,27 @@ SCALES = {
         "MOVED": "1+", "FAR": "-", "BACK": "-", "SLIGHT": "-", "LOST": "-", "GAINED": "-", "ONE_STEP": "-", "factor": "1+",
         "patience": "n", "least": "n"},
     "builtin/rule_missing_zero_grad.c": {
-        "SHARE": "-", "NOISE": "+", "SMOOTH": "1/", "LIKE": "-", "MORE_LIKE": "-", "LESS_LIKE": "-",
-        "NEARLY_ALL": "-", "ABOVE": "1+", "FRESH": "-", "SINGLE": "-", "EQUAL": "1*", "AGREES": "-",
-        "LARGER": "1+", "GROWN": "n", "OFTEN": "n", "patience": "n"},
-    "builtin/rule_optimizer_state.c": {
-        "AFTER": "n", "LARGEST": "-", "ALIKE": "+", "APART": "1+", "SLIGHT": "+", "patience": "n"},
+        "SHARE": "-", "SINGLE": "-", "EQUAL": "1*", "AGREES": "-", "LARGER": "1+", "GROWN": "n",
+        "patience": "n"},
+    "builtin/zero_grad_sums.c": {
+        "NOISE": "+", "SMOOTH": "1/", "LIKE": "-", "MORE_LIKE": "-", "LESS_LIKE": "-",
+        "NEARLY_ALL": "-", "ABOVE": "1+", "FRESH": "-", "OFTEN": "n"},
+    "builtin/optimizer.h": {"SONDE__OPTIMIZER_LARGEST": "-"},
+    "builtin/optimizer_epsilon.c": {"AFTER": "n", "ALIKE": "+", "APART": "1+", "SLIGHT": "+"},
+    "builtin/rule_optimizer_state.c": {"patience": "n"},
     "builtin/rule_overfit.c": {"SWINGS": "-", "ERRORS": "-", "ratio_threshold": "-", "rising": "-"},
+    "builtin/poor_layers.c": {"LOUD": "-"},
+    "builtin/poor_loss.c": {"CONSTANT": "+", "MOVED": "+"},
     "builtin/rule_poor_weight_initialization.c": {
-        "LOUD": "-", "GAIN": "-", "LATE": "n", "FELL": "-", "CONSTANT": "+", "MOVED": "+",
-        "threshold": "-", "distribution_range": "+", "patience": "n", "steps": "n"},
+        "GAIN": "-", "LATE": "n", "FELL": "-", "threshold": "-", "distribution_range": "+",
+        "patience": "n", "steps": "n"},
     "builtin/rule_saturated_activation.c": {
         "LASTING": "n", "threshold_tanh_min": "-", "threshold_tanh_max": "-",
         "threshold_sigmoid_min": "-", "threshold_sigmoid_max": "-", "threshold_inactivity": "+",
         "threshold_layer": "-", "slope": "+", "patience": "n"},
     "builtin/rule_softmax_misuse.c": {"CLOSE": "+", "patience": "n"},
-    "builtin/rule_symmetric_units.c": {
-        "LONG": "n", "LASTING": "n", "ALIKE": "+", "share": "-", "patience": "n"},
+    "builtin/rule_symmetric_units.c": {"LASTING": "n", "share": "-", "patience": "n"},
+    "builtin/symmetric_rows.c": {"LONG": "n", "ALIKE": "+"},
     "builtin/rule_train_eval_mode.c": {"patience": "n"},
     "builtin/rule_unfrozen_parameter.c": {"patience": "n"},
     "builtin/rule_update_spike.c": {"NEGLIGIBLE": "-", "TWICE": "-", "HISTORY": "n", "factor": "-", "least": "n"},

@@ -118,5 +118,5 @@ unlike() { # WHAT ARGUMENT...: of rank 1
     [ ! -e unlike/model.safetensors ] || fail "$what: a model is saved"
 }
 unlike "the network or its options of rank 1 differs from rank 0's" --learning-rate 0.02
-unlike "the number of epochs differs between ranks" --epochs 3
+unlike "the number of epochs of rank 1 differs from rank 0's" --epochs 3
 unlike "the number of training samples differs between ranks" --data other

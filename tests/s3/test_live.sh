@@ -36,7 +36,7 @@ wait $job
 code=$?
 [ $code -eq 130 ] || fail "training: status $code, $(cat train.out)"
 wait $tail || fail "tail: $(cat tail.err)"
-[ ! --stat tail.err ] || fail "tail warns: $(cat tail.err)"
+[ ! -s tail.err ] || fail "tail warns: $(cat tail.err)"
 # Each training step once, in order, without a gap, to the last.
 grep -o '  train [0-9]*' tail.out | awk '{ if (NR > 1 && $2 != last + 1) { print "gap at", $2; exit 1 } last = $2 }' ||
     fail "steps are missing"

@@ -109,7 +109,7 @@ class WholeRun(_planted.Planted):
         """
 
     def arrange(self, lists="", program=PROGRAM, check="exit 0"):
-        for name in ("build", "house.py", "counting.py", "reporting.py", "run-checks"):
+        for name in ("build", "house.py", "counting.py", "reporting.py", "run-checks", "run-forked"):
             shutil.copy(os.path.join(_planted.TOOLS, name),
                         os.path.join(self.root, os.path.dirname(self.plant("tools/x", "")), name))
         os.remove(os.path.join(self.root, "tools/x"))
@@ -326,9 +326,9 @@ class Installing(_planted.Planted):
 
 class Benches(_planted.Planted):
     def test_programs_compile(self):
-        """Those of bench/faults/others need packages that no test has."""
+        """Those of exam/others need packages that no test has."""
         found = [os.path.join(folder, name)
-                 for folder, _, names in os.walk(os.path.join(_planted.ROOT, "bench"))
+                 for folder, _, names in os.walk(os.path.join(_planted.ROOT, "exam"))
                  for name in names if name.endswith(".py")]
         self.assertGreater(len(found), 20)
         for path in found:
@@ -338,11 +338,11 @@ class Benches(_planted.Planted):
     def test_margins_know_the_constants_of_the_rules(self):
         """Each constant stands in its rule once, and is moved there."""
         spec = importlib.util.spec_from_file_location(
-            "margins", os.path.join(_planted.ROOT, "bench", "faults", "margins.py"))
+            "margins", os.path.join(_planted.ROOT, "exam", "margins.py"))
         margins = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(margins)
         for name, constants in margins.SCALES.items():
-            with open(os.path.join(_planted.ROOT, "src", "rules", name), encoding="utf-8") as file:
+            with open(os.path.join(_planted.ROOT, "src", "core", "rules", name), encoding="utf-8") as file:
                 source = file.read()
             self.assertNotEqual(margins.rewrite(source, constants, 2, name), source)
         self.assertEqual(margins.scaled("2", "n", 1.5), "2")
@@ -350,7 +350,7 @@ class Benches(_planted.Planted):
 
     def test_parts_of_other_peoples_programs(self):
         """Each program is in one part; its healthy and faulty runs come in turn."""
-        run = os.path.join(_planted.ROOT, "bench", "faults", "others", "run.py")
+        run = os.path.join(_planted.ROOT, "exam", "others", "run.py")
         if importlib.util.find_spec("numpy") is None:
             self.skipTest("numpy is not here")
         listed = {}
