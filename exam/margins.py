@@ -63,7 +63,6 @@ SCALES = {
     "builtin/zero_grad_sums.c": {
         "NOISE": "+", "SMOOTH": "1/", "LIKE": "-", "MORE_LIKE": "-", "LESS_LIKE": "-",
         "NEARLY_ALL": "-", "ABOVE": "1+", "FRESH": "-", "OFTEN": "n"},
-    "builtin/optimizer.h": {"SONDE__OPTIMIZER_LARGEST": "-"},
     "builtin/optimizer_epsilon.c": {"AFTER": "n", "ALIKE": "+", "APART": "1+", "SLIGHT": "+"},
     "builtin/rule_optimizer_state.c": {"patience": "n"},
     "builtin/rule_overfit.c": {"SWINGS": "-", "ERRORS": "-", "ratio_threshold": "-", "rising": "-"},
@@ -136,14 +135,14 @@ def build_one(build, out, f):
     link = next(c for c in commands if "-o lib/libsonde.so." in c)
     words = link.removeprefix(": && ").removesuffix(" && :").split()
     for name, constants in SCALES.items() if f != 1 else ():
-        source = os.path.join(ROOT, "src", "rules", name)
+        source = os.path.join(ROOT, "src", "core", "rules", name)
         copy = os.path.join(folder, name.replace("/", "_"))
         with open(source) as file:
             text = rewrite(file.read(), constants, f, name)
         if not os.path.exists(copy) or open(copy).read() != text:
             with open(copy, "w") as file:
                 file.write(text)
-        command = next(c for c in commands if c.endswith(f"/src/rules/{name}"))
+        command = next(c for c in commands if c.endswith(f"/src/core/rules/{name}"))
         parts = shlex.split(command)
         made = parts[parts.index("-o") + 1]
         wanted = {parts[-1]: copy, made: copy + ".o", parts[parts.index("-MF") + 1]: copy + ".d", "-Werror": ""}

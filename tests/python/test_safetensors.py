@@ -103,7 +103,7 @@ def theirs_by_ours(tool, folder):
 
 def float8(tool, folder):
     """All 256 codes, and float32 of every exponent, against torch's."""
-    library = ctypes.CDLL(os.path.join(os.path.dirname(os.path.abspath(tool)), "..", "lib",
+    library = ctypes.CDLL(os.path.join(os.path.dirname(os.path.abspath(tool)), "..", "lib", "private",
                                        "libsonde.so"))
     bits = torch.randint(-2**31, 2**31, (100000,), dtype=torch.int64,
                          generator=torch.Generator().manual_seed(2)).to(torch.int32)

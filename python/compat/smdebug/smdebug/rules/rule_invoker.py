@@ -151,9 +151,32 @@ def run_rule(kind: type[Rule], arguments: list[str]) -> int:
     return 1 if findings else 0
 
 
+# Built-in rules that judge otherwise than smdebug documents, unless they are told to.
+STRICT = ("classimbalance", "lossnotdecreasing", "overfit", "vanishinggradient", "weightupdateratio")
+
+
+def command_arguments(arguments: list[str]) -> list[str]:
+    """The invoker's arguments for a built-in rule as those of `sonde rules`."""
+    asked, values = _read(arguments)
+    if asked.raise_rule_eval_cond_exception:
+        _log.info("every step is judged; the exit status tells that the rule fired")
+    settings = [f"{name.replace('-', '_')}={value}" for name, value in values.items()]
+    if asked.rule_name.partition(":")[0].lower() in STRICT:
+        settings.insert(0, "smdebug=true")
+    rule = asked.rule_name
+    if settings:
+        rule += ("," if ":" in rule else ":") + ",".join(settings)
+    result = ["rules", asked.trial_dir, "--rules", rule]
+    for other in filter(None, asked.other_trials.split(",")):
+        result += ["--other", other]
+    if asked.start_step or asked.end_step is not None:
+        result += ["--steps", f"{asked.start_step}:{'' if asked.end_step is None else asked.end_step}"]
+    return result + (["--follow"] if asked.follow else [])
+
+
 def main() -> None:
-    """The command `sonde rules`, which knows the invoker's arguments; for a rule written in
-    Python, run_rule."""
+    """The command `sonde rules` with the invoker's arguments in its own words; for a rule written
+    in Python, run_rule."""
     arguments = sys.argv[1:]
     name = next((one.partition("=")[2] if "=" in one else "".join(arguments[i + 1:i + 2])
                  for i, one in enumerate(arguments) if one.split("=")[0] == "--rule-name"), "")
@@ -165,7 +188,7 @@ def main() -> None:
         print(f"error: {problem}", file=sys.stderr)
         sys.exit(2)
     from sonde.__main__ import run_command
-    run_command(["rules", *arguments])
+    run_command(command_arguments(arguments))
 
 
 if __name__ == "__main__":
