@@ -119,4 +119,4 @@ unlike() { # WHAT ARGUMENT...: of rank 1
 }
 unlike "the network or its options of rank 1 differs from rank 0's" --learning-rate 0.02
 unlike "the number of epochs of rank 1 differs from rank 0's" --epochs 3
-unlike "the number of training samples differs between ranks" --data other
+unlike "the number of training samples of rank 1 differs from rank 0's" --data other
