@@ -159,7 +159,9 @@ static sonde_err open_object(sonde_rule_file *file, sonde_diag *diag)
                            "no symbol " SONDE_RULE_PLUGIN_NAME);
     }
     SONDE__TRY(check_table(path, table, diag));
-    memcpy(file->rules, table->rules, table->count * sizeof file->rules[0]);
+    for (size_t i = 0; i < table->count; i++) {
+        file->rules[i] = table->rules[i];
+    }
     file->count = table->count;
     return SONDE_OK;
 }

@@ -12,6 +12,7 @@
 #include <sonde/json.h>
 #include <sonde/nn/function.h>
 
+#include <assert.h>
 #include <string.h>
 
 static void put_ids(sonde_json *json, const char *key, const sonde__op_value *ids,
@@ -91,6 +92,7 @@ static void put_value(sonde_json *json, const sonde__graph_node_value *value,
     static const char *const sources[] = {"op",    "input",  "parameter",
                                           "state", "buffer", "number"};
 
+    assert(value != NULL);
     sonde_json_object(json, NULL);
     sonde_json_string(json, "name", value->name);
     sonde_json_string(json, "source", sources[value->source]);
