@@ -148,8 +148,10 @@ class Names(_planted.Planted):
                    "int sonde__trial_read(sonde__file *file);\n"
                    "const char *sonde__read(int a,\n                        int b);\n")
         output = self.check("check-names")
-        self.assertIn("src/trial/a.h:1: sonde__file does not begin with trial\n", output)
-        self.assertIn("src/trial/a.h:5: sonde__read does not begin with trial\n", output)
+        self.assertIn("src/trial/a.h:1: sonde__file does not begin with trial or smdebug\n",
+                      output)
+        self.assertIn("src/trial/a.h:5: sonde__read does not begin with trial or smdebug\n",
+                      output)
         self.assertEqual(len(output.splitlines()), 2, output)
 
     def test_a_handle_without_a_noun(self):
