@@ -130,7 +130,7 @@ int main(int argc, char **argv)
                       .workers = 1, .transforms = transforms, .transform_count = 2),
         &loader, &diag));
 
-    TRY(sonde_nn_training_session(model, NULL, &sgd, &session, &diag));
+    TRY(sonde_nn_session_create(model, NULL, &sgd, &session, &diag));
     for (size_t i = 0; i < TENSORS; i++) {
         TRY(sonde_nn_session_anchor(session, tensors[i], tensors[i], SONDE_ANCHOR_DEFAULT,
                                     1, &diag));

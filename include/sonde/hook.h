@@ -4,7 +4,7 @@
  * A hook is a configuration that becomes taps on a producer's observer, and the run that
  * they record into. Two producers take one:
  *   - a program with a loop of its own gives it to a watch (<sonde/watch.h>);
- *   - a session of Sonde's engine takes it before compile (sonde_nn_session_attach_hook).
+ *   - a session of Sonde's engine takes it before compile (sonde_nn_session_set).
  *
  * It is configured in C, by a file in JSON or YAML (docs/recording.md), or by smdebug's
  * configuration file as it is. A tensor belongs to every collection that matches it. It

@@ -126,8 +126,8 @@ static PyObject *graph_tensor(PyObject *self, PyObject *arguments)
                                              : SONDE_ROLE_WEIGHT,
                             &view);
     if (value != 0 && trained != 0) {
-        sonde_nn_parameter_leave_out(model, sonde_nn_parameter_count(model) - 1,
-                                     frozen != 0);
+        sonde_nn_parameter_leave_out(
+            model, sonde_nn_model_get_info(model).parameter_count - 1, frozen != 0);
     }
     return answer(self, value);
 }

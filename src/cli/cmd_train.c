@@ -254,10 +254,10 @@ static void on_saved(void *user, const char *path)
 /* Of the final score: the samples held out of training if the data has no test set. */
 static const sonde_nn_dataset *scored_set(const training *run, const char **name)
 {
-    const sonde_nn_dataset *test = sonde_nn_trainer_dataset(run->trainer, SONDE_NN_TEST);
+    const sonde_nn_dataset *test = sonde_nn_trainer_get_info(run->trainer).test;
 
     *name = test != NULL ? "test" : "val";
-    return test != NULL ? test : sonde_nn_trainer_dataset(run->trainer, SONDE_NN_TRAIN);
+    return test != NULL ? test : sonde_nn_trainer_get_info(run->trainer).train;
 }
 
 static void on_scored(void *user, const sonde_nn_score *score,
@@ -398,7 +398,7 @@ static sonde_err make_trainer(training *run, const char *job, sonde_diag *diag)
                                               .open_data = open_data};
 
     SONDE__TRY(sonde_nn_trainer_create_for_job(run->job, &options, &run->trainer, diag));
-    if (sonde_nn_trainer_actions(run->trainer) != NULL) {
+    if (sonde_nn_trainer_get_info(run->trainer).actions != NULL) {
         cli_actions_log();
     }
     return SONDE_OK;
@@ -408,9 +408,9 @@ static sonde_err make_trainer(training *run, const char *job, sonde_diag *diag)
 static sonde_err add_prints(training *run, sonde_diag *diag)
 {
     const cli_list *asked = &run->asked->print;
-    const size_t taps = sonde_nn_job_tap_count(run->job);
+    const size_t taps = sonde_nn_job_get_info(run->job)->tap_count;
     const sonde_schedule always = sonde_schedule_always();
-    sonde_nn_session *session = sonde_nn_trainer_session(run->trainer);
+    sonde_nn_session *session = sonde_nn_trainer_get_info(run->trainer).session;
 
     if (taps + asked->count == 0) {
         return SONDE_OK;
@@ -421,7 +421,7 @@ static sonde_err add_prints(training *run, sonde_diag *diag)
                                         sonde_printer_sink(run->printer), diag));
     }
     for (size_t i = 0; i < taps; i++) {
-        const sonde_nn_job_tap *tap = sonde_nn_job_get_tap(run->job, i);
+        const sonde_nn_job_tap *tap = &sonde_nn_job_get_info(run->job)->taps[i];
         const sonde_schedule schedule = {
             .every = tap->every, .start = tap->start, .end = tap->end};
 
@@ -473,13 +473,13 @@ static sonde_err set_up(training *run, const char *job, sonde_diag *diag)
 
 static void draw_pictures(training *run)
 {
-    const cli_pictures pictures = {
-        .out = run->out,
-        .train = sonde_nn_trainer_dataset(run->trainer, SONDE_NN_TRAIN),
-        .test = sonde_nn_trainer_dataset(run->trainer, SONDE_NN_TEST),
-        .losses = &run->losses,
-        .evaluations = &run->evaluations,
-        .matrix = sonde_nn_trainer_matrix(run->trainer)};
+    const cli_pictures pictures = {.out = run->out,
+                                   .train = sonde_nn_trainer_get_info(run->trainer).train,
+                                   .test = sonde_nn_trainer_get_info(run->trainer).test,
+                                   .losses = &run->losses,
+                                   .evaluations = &run->evaluations,
+                                   .matrix =
+                                       sonde_nn_trainer_get_info(run->trainer).matrix};
 
     cli_draw_pictures(&pictures, &run->pictures);
 }
@@ -520,22 +520,22 @@ static sonde_err print_options(training *run, const char *job, sonde_diag *diag)
 static void print_latency(const training *run)
 {
     sonde_json *const json = cli_json();
-    sonde_nn_latency latency;
+    sonde_nn_session_info info;
     sonde_diag diag;
 
-    if (sonde_nn_session_get_latency(sonde_nn_trainer_session(run->trainer), &latency,
-                                     &diag) != SONDE_OK) {
+    if (sonde_nn_session_describe(sonde_nn_trainer_get_info(run->trainer).session, &info,
+                                  &diag) != SONDE_OK) {
         return;
     }
     sonde_json_object(json, NULL);
     sonde_json_string(json, "event", "latency");
-    sonde_json_int(json, "calls", latency.calls);
-    sonde_json_format(json, "minimum", "%.9f", latency.minimum);
-    sonde_json_format(json, "mean", "%.9f", latency.mean);
-    sonde_json_format(json, "median", "%.9f", latency.median);
-    sonde_json_format(json, "p90", "%.9f", latency.p90);
-    sonde_json_format(json, "p99", "%.9f", latency.p99);
-    sonde_json_format(json, "maximum", "%.9f", latency.maximum);
+    sonde_json_int(json, "calls", info.latency.calls);
+    sonde_json_format(json, "minimum", "%.9f", info.latency.minimum);
+    sonde_json_format(json, "mean", "%.9f", info.latency.mean);
+    sonde_json_format(json, "median", "%.9f", info.latency.median);
+    sonde_json_format(json, "p90", "%.9f", info.latency.p90);
+    sonde_json_format(json, "p99", "%.9f", info.latency.p99);
+    sonde_json_format(json, "maximum", "%.9f", info.latency.maximum);
     sonde_json_end(json);
     cli_json_print("\n");
 }
@@ -586,7 +586,7 @@ static int run_train(const void *values, int argc, char **argv)
 
     cli_catch_interrupt();
     err = train(&run, argc > 0 ? argv[0] : NULL, &diag);
-    stopped = run.trainer != NULL ? sonde_nn_trainer_stopped(run.trainer) : NULL;
+    stopped = run.trainer != NULL ? sonde_nn_trainer_get_info(run.trainer).stopped : NULL;
     if (err != SONDE_OK) {
         goto done;
     }

@@ -364,9 +364,11 @@ static void options_of_sessions(void **state)
 
     (void)state;
     assert_int_equal(sonde_nn_model_create(&model, NULL), SONDE_OK);
-    assert_int_equal(sonde_nn_inference_session(model, NULL, &session, &diag), SONDE_OK);
+    assert_int_equal(sonde_nn_session_create(model, NULL, NULL, &session, &diag),
+                     SONDE_OK);
     REFUSED(sonde_nn_session_anchor(session, "a", "w", (sonde_anchor_mode)99, 1, &diag));
-    REFUSED(sonde_nn_session_set_mode(session, (sonde_mode)99, &diag));
+    REFUSED(sonde_nn_session_set(
+        session, SONDE_OPTIONS(sonde_nn_session, .mode = (sonde_mode)99), &diag));
     sonde_nn_session_destroy(session);
     sonde_nn_model_destroy(model);
 }

@@ -187,7 +187,7 @@ static void printed_options_are_read_again(void **state)
     assert_non_null(strstr(printed[0], "\n  seed: 123456789012\n"));
     assert_non_null(strstr(printed[0], "rules:\n  judge: \"none\"\n"));
     assert_non_null(strstr(printed[1], "\"execution\": \"sharded\""));
-    assert_int_equal(sonde_nn_job_group_count(job), 2);
+    assert_int_equal(sonde_nn_job_get_info(job)->group_count, 2);
     sonde_nn_job_destroy(job);
     for (int i = 0; i < 3; i++) {
         free(printed[i]);

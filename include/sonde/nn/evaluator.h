@@ -1,7 +1,7 @@
 /*
  * evaluator.h - how well a model does on a data set, as often as needed.
  *
- *     create, which compiles; run, run ...; score, matrix; destroy
+ *     create, which compiles; run, run ...; score; destroy
  *
  * An evaluator uses the model's parameters and changes nothing of the model. Every
  * sample that the loader delivers counts once: a smaller last batch has a plan of its
@@ -79,14 +79,13 @@ typedef struct sonde_nn_score {
     double
         r2; /* of a target of numbers: the share of its variance, over all columns, that
                   the output explains, 1 at best; else NaN */
+    const sonde_nn_confusion
+        *matrix; /* borrowed until destroy; the next run changes it. NULL: the
+                                       * model has no classes */
 } sonde_nn_score;
 
 /* The last run's. */
 SONDE_API sonde_nn_score sonde_nn_evaluator_score(const sonde_nn_evaluator *evaluator);
-/* Borrowed until destroy; the next run changes it. NULL: the model has no classes. */
-SONDE_API const sonde_nn_confusion *
-sonde_nn_evaluator_matrix(const sonde_nn_evaluator *evaluator);
-
 /* --- continuing a text -------------------------------------------------------------- */
 
 typedef struct sonde_nn_generate_options {

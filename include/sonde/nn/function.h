@@ -68,12 +68,12 @@ SONDE_API sonde_nn_value sonde_nn_function(sonde_nn_model *model, const char *mo
 SONDE_API void sonde_nn_module_output(sonde_nn_model *model, const char *module,
                                       sonde_nn_value value);
 
-/* The dtype of a value; float32 if there is no such value. */
-SONDE_API sonde_dtype sonde_nn_value_dtype(const sonde_nn_model *model,
-                                           sonde_nn_value value);
-/* The name of a value, borrowed; NULL: it has none. */
-SONDE_API const char *sonde_nn_value_name(const sonde_nn_model *model,
-                                          sonde_nn_value value);
+typedef struct sonde_nn_value_info {
+    const char *name;  /* borrowed; NULL: it has none */
+    sonde_dtype dtype; /* float32 if there is no such value */
+} sonde_nn_value_info;
+SONDE_API sonde_nn_value_info sonde_nn_value_describe(const sonde_nn_model *model,
+                                                      sonde_nn_value value);
 /* Gives a value a name, a module and a role. name NULL: no name, so that nothing can
  * observe it. also: a further name besides the one that the value has. */
 SONDE_API void sonde_nn_name_value(sonde_nn_model *model, sonde_nn_value value,

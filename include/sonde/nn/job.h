@@ -140,6 +140,12 @@ typedef struct sonde_nn_job_info {
     int64_t target_shape[SONDE_MAX_DIMS];
     size_t input_count;                     /* of the model, without the target */
     sonde_nn_field inputs[SONDE_NN_FIELDS]; /* the first as in sample_shape */
+    const sonde_nn_job_tap *taps;           /* tap_count entries of `observe` */
+    size_t tap_count;
+    size_t group_count; /* of parameters, for sonde_nn_job_get_group */
+    bool records;       /* the job has a section `record` */
+    bool has_weights;   /* it was loaded from a plan with weights */
+    bool balanced;      /* its loss has `weight: balanced` */
 } sonde_nn_job_info;
 
 /* An entry of `groups` in the section `optimizer`: the numbers that it lacks are the
@@ -167,32 +173,26 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_parse(const char *text, size_t si
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_builtin(const char *name,
                                                        sonde_nn_job **out,
                                                        sonde_diag *diag);
-/* The name and the text of built-in job i; NULL after the last. Static. */
+/* The name of built-in job i; NULL after the last. Static. */
 SONDE_API const char *sonde_nn_job_builtin_name(size_t i);
-SONDE_API const char *sonde_nn_job_builtin_text(size_t i);
 SONDE_API void sonde_nn_job_destroy(sonde_nn_job *job);
 
 /* Borrowed until destroy; may be changed before building. */
 SONDE_API sonde_nn_job_info *sonde_nn_job_get_info(sonde_nn_job *job);
-SONDE_API size_t sonde_nn_job_tap_count(const sonde_nn_job *job);
-SONDE_API const sonde_nn_job_tap *sonde_nn_job_get_tap(const sonde_nn_job *job, size_t i);
 
 /* The model, `observe` and all options with a value, section by section, as YAML or as one
  * line of JSON: a job with the same model and options. Collections of the section record,
  * and the section demo, are left out. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_print(const sonde_nn_job *job, bool json,
                                                      FILE *stream, sonde_diag *diag);
-SONDE_API size_t sonde_nn_job_group_count(const sonde_nn_job *job);
 /* Group i, over what the info holds now. SONDE_EINVAL: its numbers are out of range. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_get_group(const sonde_nn_job *job,
                                                          size_t i,
                                                          sonde_nn_job_group *group,
                                                          sonde_diag *diag);
 
-/* Whether the job has a section `record`; and a new hook that it describes
- * (docs/recording.md). options (may be NULL) override the section; without one they
+/* A new hook that the section `record` describes (docs/recording.md). options (may be NULL) override the section; without one they
  * describe the hook alone. */
-SONDE_API bool sonde_nn_job_records(const sonde_nn_job *job);
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_hook(const sonde_nn_job *job,
                                                     const sonde_hook_options *options,
                                                     sonde_hook **out, sonde_diag *diag);
@@ -212,8 +212,6 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_save_plan(const sonde_nn_job *job
                                                          sonde_nn_session *session,
                                                          const char *path, bool weights,
                                                          sonde_diag *diag);
-/* Whether the job was loaded from a plan with weights. */
-SONDE_API bool sonde_nn_job_has_weights(const sonde_nn_job *job);
 
 /* A split of the job's data, in data_path or where its name is looked for
  * (sonde_nn_dataset_open_named). The samples have the model's shape. */
@@ -226,9 +224,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_open_data(const sonde_nn_job *job
 SONDE_API bool sonde_nn_job_has_test(const sonde_nn_job *job);
 /* The transform that normalises the job's pixels, by channel or by mean and std. */
 SONDE_API sonde_nn_transform sonde_nn_job_normalise(const sonde_nn_job *job);
-/* Whether the loss has `weight: balanced`. */
-SONDE_API bool sonde_nn_job_is_balanced(const sonde_nn_job *job);
-/* Weights the classes of such a job by the labels of its training set: a class with n of
+/* Weights the classes of a job that is balanced by the labels of its training set: a class with n of
  * the N labels gets N / (classes n), and 0 without labels. Models built before have equal
  * weights. A trainer does this itself. SONDE_EINVAL: the set has no classes. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_balance(sonde_nn_job *job,

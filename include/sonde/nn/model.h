@@ -35,6 +35,7 @@
 
 #include <sonde/options.h>
 #include <sonde/print.h>
+#include <sonde/safetensors.h>
 #include <sonde/tensor.h>
 
 #ifdef __cplusplus
@@ -59,13 +60,16 @@ SONDE_API sonde_nn_value sonde_nn_input(sonde_nn_model *model, sonde_dtype dtype
                                         int rank, const int64_t *shape);
 /* Marks a value that a session returns, in the order of calls. */
 SONDE_API void sonde_nn_output(sonde_nn_model *model, sonde_nn_value value);
-/* How many inputs were declared. */
-SONDE_API size_t sonde_nn_model_input_count(const sonde_nn_model *model);
 /* The scalar that training minimises; training sessions return it after the outputs. */
 SONDE_API void sonde_nn_loss(sonde_nn_model *model, sonde_nn_value value);
-/* The marked loss; 0: none yet. If it is also an output, inference sessions compute it
- * and need the target. */
-SONDE_API sonde_nn_value sonde_nn_model_loss(const sonde_nn_model *model);
+typedef struct sonde_nn_model_info {
+    size_t input_count, output_count, parameter_count, buffer_count;
+    sonde_nn_value
+        loss; /* the marked one; 0: none yet. If it is also an output, inference
+                          * sessions compute it and need the target. */
+} sonde_nn_model_info;
+/* Zeros for NULL. */
+SONDE_API sonde_nn_model_info sonde_nn_model_get_info(const sonde_nn_model *model);
 /* Output i; 0: it does not exist. */
 SONDE_API sonde_nn_value sonde_nn_model_output(const sonde_nn_model *model, size_t i);
 /* Makes the loss an output, unless it is one, and returns the output's index; SIZE_MAX:
@@ -185,11 +189,6 @@ SONDE_API sonde_nn_value sonde_nn_layer(sonde_nn_model *model, const char *kind,
 SONDE_API sonde_nn_value sonde_nn_nll_loss(sonde_nn_model *model, const char *name,
                                            sonde_nn_value log_probabilities,
                                            sonde_nn_value target);
-/* logits (N, C): log-softmax over axis 1, then the above. */
-SONDE_API sonde_nn_value sonde_nn_cross_entropy(sonde_nn_model *model, const char *name,
-                                                sonde_nn_value logits,
-                                                sonde_nn_value target);
-
 typedef struct sonde_nn_cross_entropy_options {
     size_t size;         /* sizeof(sonde_nn_cross_entropy_options) */
     const float *weight; /* of each class, copied to the buffer <name>.weight; NULL: 1 */
@@ -202,8 +201,9 @@ typedef struct sonde_nn_cross_entropy_options {
     int axis; /* dimension of the classes, from the end if negative; 0: 1, PyTorch's */
 } sonde_nn_cross_entropy_options;
 
-/* PyTorch's cross_entropy with its parameters. Weights need a name. */
-SONDE_API sonde_nn_value sonde_nn_cross_entropy_with(
+/* logits (N, C): log-softmax over axis 1, then the above, with PyTorch's parameters. options
+ * NULL: the defaults. Weights need a name. */
+SONDE_API sonde_nn_value sonde_nn_cross_entropy(
     sonde_nn_model *model, const char *name, sonde_nn_value logits, sonde_nn_value target,
     const sonde_nn_cross_entropy_options *options);
 
@@ -229,11 +229,9 @@ SONDE_API sonde_nn_value sonde_nn_print(sonde_nn_model *model, sonde_nn_value x,
 
 /* --- parameters --------------------------------------------------------------------- */
 
-SONDE_API size_t sonde_nn_parameter_count(const sonde_nn_model *model);
-/* The name, borrowed, of parameter i in order of creation. */
-SONDE_API const char *sonde_nn_parameter_name(const sonde_nn_model *model, size_t i);
-/* A view of its values, which may be changed between a session's calls. */
-SONDE_API sonde_view sonde_nn_parameter_view(const sonde_nn_model *model, size_t i);
+/* The name, borrowed, and the values, which may be changed between a session's calls, of
+ * parameter i in order of creation. name NULL: there is none. */
+SONDE_API sonde_named_view sonde_nn_parameter(const sonde_nn_model *model, size_t i);
 /* Freezes parameter i in training sessions compiled later: its gradient is computed, but
  * the optimiser does not update it. By default all parameters are updated. */
 SONDE_API void sonde_nn_parameter_leave_out(sonde_nn_model *model, size_t i,
@@ -243,11 +241,7 @@ SONDE_API void sonde_nn_parameter_leave_out(sonde_nn_model *model, size_t i,
  * updates. batch_norm has `<name>.running_mean` and `<name>.running_var`, float32, and
  * `<name>.num_batches_tracked`, int64. Their role is SONDE_ROLE_BUFFER.
  */
-SONDE_API size_t sonde_nn_buffer_count(const sonde_nn_model *model);
-/* The name, borrowed, of buffer i in order of creation. */
-SONDE_API const char *sonde_nn_buffer_name(const sonde_nn_model *model, size_t i);
-/* A view of its values, which may be changed between a session's calls. */
-SONDE_API sonde_view sonde_nn_buffer_view(const sonde_nn_model *model, size_t i);
+SONDE_API sonde_named_view sonde_nn_buffer(const sonde_nn_model *model, size_t i);
 /*
  * Draws all parameters with the distributions of PyTorch's defaults: weights and biases
  * of conv and linear uniform in +-1/sqrt(fan in) (He et al. 2015 with a = sqrt 5), norms

@@ -139,12 +139,8 @@ sonde_err sonde__job_read_groups(const sonde__yaml_reader *reader,
         SONDE__TRY(read_group(reader, list->children[i], &job->info, &group));
     }
     job->groups = list;
+    job->info.group_count = list->count;
     return SONDE_OK;
-}
-
-size_t sonde_nn_job_group_count(const sonde_nn_job *job)
-{
-    return job != NULL && job->groups != NULL ? job->groups->count : 0;
 }
 
 sonde_err sonde_nn_job_get_group(const sonde_nn_job *job, size_t i,
@@ -153,9 +149,9 @@ sonde_err sonde_nn_job_get_group(const sonde_nn_job *job, size_t i,
     SONDE__NEEDS(diag, job, group);
     const sonde__yaml_reader reader = {job->name, diag};
 
-    if (i >= sonde_nn_job_group_count(job)) {
+    if (i >= job->info.group_count) {
         return sonde__fail(diag, SONDE_ERANGE, "group", "fewer", "group %zu of %zu", i,
-                           sonde_nn_job_group_count(job));
+                           job->info.group_count);
     }
     return read_group(&reader, job->groups->children[i], &job->info, group);
 }

@@ -342,7 +342,7 @@ static void write_group(const writer *w, const sonde_nn_job_group *group)
 
 static sonde_err write_groups(writer *w, const sonde_nn_job *job, sonde_diag *diag)
 {
-    const size_t count = sonde_nn_job_group_count(job);
+    const size_t count = job->info.group_count;
 
     if (count == 0) {
         return SONDE_OK;
@@ -471,7 +471,7 @@ sonde_err sonde_nn_job_save_plan(const sonde_nn_job *job, sonde_nn_session *sess
     char *text = NULL;
     size_t size = 0;
 
-    if (!weights && sonde_nn_job_is_balanced(job)) {
+    if (!weights && job->info.balanced) {
         return sonde__fail(diag, SONDE_EUNSUPPORTED, path,
                            "a list of weights, or weights of a training",
                            "the job's loss takes its weights from the training set");

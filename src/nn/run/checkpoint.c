@@ -29,8 +29,7 @@ static size_t collect(const sonde_nn_session *session, sonde_named_view *named)
     size_t count = 0;
 
     for (size_t i = 0; i < sonde__graph_tensor_count(model); i++) {
-        named[count].name = sonde__graph_tensor_name(model, i);
-        named[count++].view = sonde__graph_tensor_view(model, i);
+        named[count++] = sonde__graph_tensor(model, i);
     }
     for (size_t i = 0; i < session->plan.state_count; i++) {
         const sonde__plan_state *state = &session->plan.states[i];
@@ -137,13 +136,6 @@ sonde_err sonde_nn_session_save(const sonde_nn_session *session, const char *pat
         sonde_safetensors_write(path, named, count, n.rows, n.count, diag);
     sonde__free(named);
     return err;
-}
-
-void sonde_nn_session_set_epoch_calls(sonde_nn_session *session, int64_t calls)
-{
-    if (session != NULL && calls >= 0) {
-        session->epoch_calls = calls;
-    }
 }
 
 /* --- metadata ----------------------------------------------------------------------- */

@@ -3,7 +3,6 @@
  * percentile is known to 3 %.
  */
 #include "nn/run/session_state.h"
-#include "base/fail.h"
 
 #include <math.h>
 
@@ -57,20 +56,16 @@ static double percentile(const sonde__session_latency *latency, double share)
     return latency->most;
 }
 
-sonde_err sonde_nn_session_get_latency(const sonde_nn_session *session,
-                                       sonde_nn_latency *out, sonde_diag *diag)
+sonde_nn_latency sonde__session_latency_get(const sonde__session_latency *latency)
 {
-    SONDE__NEEDS_AS(diag, "session, latency", session, out);
-    const sonde__session_latency *latency = &session->latency;
-
-    *out = (sonde_nn_latency){.calls = latency->calls};
-    if (latency->calls > 0) {
-        out->minimum = latency->least;
-        out->mean = latency->sum / (double)latency->calls;
-        out->median = percentile(latency, 0.5);
-        out->p90 = percentile(latency, 0.9);
-        out->p99 = percentile(latency, 0.99);
-        out->maximum = latency->most;
+    if (latency->calls == 0) {
+        return (sonde_nn_latency){.calls = 0};
     }
-    return SONDE_OK;
+    return (sonde_nn_latency){.calls = latency->calls,
+                              .minimum = latency->least,
+                              .mean = latency->sum / (double)latency->calls,
+                              .median = percentile(latency, 0.5),
+                              .p90 = percentile(latency, 0.9),
+                              .p99 = percentile(latency, 0.99),
+                              .maximum = latency->most};
 }

@@ -191,11 +191,6 @@ void sonde__session_outputs_end_step(sonde_nn_session *session)
     sonde_observer_end_step(session->output_observer);
 }
 
-size_t sonde_nn_session_output_count(const sonde_nn_session *session)
-{
-    return session != NULL ? session->plan.output_count : 0;
-}
-
 sonde_err sonde_nn_session_output(const sonde_nn_session *session, size_t i,
                                   sonde_view *view, sonde_diag *diag)
 {

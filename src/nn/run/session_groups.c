@@ -108,11 +108,9 @@ void sonde__session_free_groups(sonde_nn_session *session)
     sonde__free(session->groups);
 }
 
-sonde_err sonde_nn_session_set_group(sonde_nn_session *session, const char *name,
-                                     const sonde_nn_optimizer *optimizer,
-                                     sonde_diag *diag)
+sonde_err sonde__session_set_group(sonde_nn_session *session, const char *name,
+                                   const sonde_nn_optimizer *optimizer, sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, session, name, optimizer);
     sonde_nn_group *group = find_group(session, name);
 
     if (group == NULL) {

@@ -12,22 +12,6 @@
 
 #include <string.h>
 
-sonde_err sonde_nn_session_attach_ranks(sonde_nn_session *session, sonde_nn_ranks *ranks,
-                                        sonde_diag *diag)
-{
-    SONDE__TRY(sonde__graph_expect(session, "session", diag));
-    if (session->compiled) {
-        return sonde__fail(diag, SONDE_ESTATE, "ranks", "before compile",
-                           "the session is compiled");
-    }
-    if (!session->training) {
-        return sonde__fail(diag, SONDE_EINVAL, "ranks", "a session for training",
-                           "a session for inference");
-    }
-    session->ranks = ranks;
-    return SONDE_OK;
-}
-
 /* --- the same state in all ranks ---------------------------------------------------- */
 
 /* Of the optimiser and its groups: ranks of other numbers make other updates. */

@@ -139,8 +139,9 @@ static sonde__train_group read_given_group(const sonde_nn_group *given,
 
 sonde_err sonde__train_add_groups(sonde_nn_trainer *trainer, sonde_diag *diag)
 {
-    const size_t count = trainer->job != NULL ? sonde_nn_job_group_count(trainer->job)
-                                              : trainer->options.group_count;
+    const size_t count = trainer->job != NULL
+                             ? sonde_nn_job_get_info(trainer->job)->group_count
+                             : trainer->options.group_count;
 
     trainer->groups = sonde__calloc(count, sizeof *trainer->groups);
     if (trainer->groups == NULL) {
@@ -206,13 +207,13 @@ sonde_err sonde__train_set_rates(const sonde_nn_trainer *trainer, sonde_diag *di
     }
     now.learning_rate = (float)sonde_nn_rate_at(
         &trainer->rate, (double)trainer->optimizer.learning_rate, step);
-    err = sonde_nn_session_set_optimizer(trainer->session, &now, diag);
+    err = sonde_nn_session_set_optimizer(trainer->session, NULL, &now, diag);
     for (size_t i = 0; err == SONDE_OK && i < trainer->group_count; i++) {
         const sonde__train_group *group = &trainer->groups[i];
 
         now = group->optimizer;
         now.learning_rate = (float)group_rate(trainer, group, step);
-        err = sonde_nn_session_set_group(trainer->session, group->name, &now, diag);
+        err = sonde_nn_session_set_optimizer(trainer->session, group->name, &now, diag);
     }
     return err;
 }

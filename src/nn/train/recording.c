@@ -92,7 +92,7 @@ sonde_err sonde__train_hook_open(const sonde_nn_trainer *trainer, sonde_hook **o
     const sonde_nn_trainer_options *asked = &trainer->options;
     const sonde_nn_job_info *info = sonde_nn_job_get_info(trainer->job);
     const sonde_nn_job_record *record = &info->record;
-    const bool described = sonde_nn_job_records(trainer->job);
+    const bool described = info->records;
     const char *path = record->path[0] != '\0' ? record->path : NULL;
     const char *file = record->config[0] != '\0' ? record->config
                        : !described              ? smdebug_config()
@@ -375,6 +375,6 @@ sonde_err sonde__train_resume_check_data(const sonde_nn_trainer *trainer,
                            "an epoch had %lld calls, and now has %lld", (long long)saved,
                            (long long)wanted);
     }
-    sonde_nn_session_set_epoch_calls(trainer->session, wanted);
-    return SONDE_OK;
+    return sonde_nn_session_set(
+        trainer->session, SONDE_OPTIONS(sonde_nn_session, .epoch_calls = wanted), diag);
 }
