@@ -8,7 +8,6 @@
 
 #include <sonde/error.h>
 #include <sonde/nn/dataset.h>
-#include <sonde/nn/synth.h>
 
 #include <stdbool.h>
 #include <stddef.h>

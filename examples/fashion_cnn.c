@@ -8,10 +8,7 @@
  * fashion-mnist` puts it. It writes sample_images.png, classifier.safetensors,
  * confusion_matrix.png and transformed.png into the current folder.
  */
-#include <sonde/nn/dataset.h>
-#include <sonde/nn/loader.h>
-#include <sonde/nn/session.h>
-#include <sonde/nn/trainer.h>
+#include <sonde/nn.h>
 #include <sonde/plot.h>
 
 #include <string.h>

@@ -8,11 +8,9 @@
  * with zeros two below the smallest. The log-softmax of the network runs over the batch
  * (axis 0).
  */
-#include <sonde/nn/dataset.h>
-#include <sonde/nn/loader.h>
-#include <sonde/nn/session.h>
+#include <sonde/nn.h>
 #include <sonde/plot.h>
-#include <sonde/sketch.h>
+#include <sonde/sonde.h>
 
 #include "example.h"
 

@@ -15,11 +15,8 @@
  * call of the session: fewer steps per call need less memory and change nothing else.
  * Without --data, the program looks for MNIST where `sonde data fetch mnist` puts it.
  */
-#include <sonde/log.h>
-#include <sonde/nn/dataset.h>
-#include <sonde/nn/loader.h>
-#include <sonde/nn/session.h>
-#include <sonde/outfeed.h>
+#include <sonde/sonde.h>
+#include <sonde/nn.h>
 
 #include <math.h>
 #include <string.h>

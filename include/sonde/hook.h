@@ -8,7 +8,7 @@
  *
  * It is configured in C, by a file in JSON or YAML (docs/recording.md), or by smdebug's
  * configuration file as it is. A tensor belongs to every collection that matches it. It
- * is saved if any of them is due (<sonde/save_config.h>): its raw value once, and all of
+ * is saved if any of them is due (<sonde/schedule.h>): its raw value once, and all of
  * their reductions.
  *
  * Vital signs are recorded as well, unless no_vitals: those of losses at every step, and
@@ -27,10 +27,10 @@
 #ifndef SONDE_HOOK_H
 #define SONDE_HOOK_H
 
-#include <sonde/options.h>
+#include <sonde/export.h>
 #include <sonde/observer.h>
 #include <sonde/recorder.h>
-#include <sonde/save_config.h>
+#include <sonde/schedule.h>
 
 #ifdef __cplusplus
 extern "C" {

@@ -19,7 +19,7 @@
 #ifndef SONDE_TRIAL_H
 #define SONDE_TRIAL_H
 
-#include <sonde/options.h>
+#include <sonde/export.h>
 #include <sonde/catalogue.h>
 #include <sonde/reduction.h>
 #include <sonde/sketch.h>

@@ -6,7 +6,7 @@
  */
 #include "extension/python_graph.h"
 
-#include <sonde/nn/function.h>
+#include <sonde/nn/model.h>
 
 #include <string.h>
 
@@ -199,7 +199,7 @@ static bool read_values(PyObject *given, sonde_nn_value *values, size_t *count)
 
 PyDoc_STRVAR(function_doc,
              "function(module, kind, values, settings)\n--\n\n"
-             "An op of <sonde/nn/function.h> over a tuple of values. settings: a dict of "
+             "An op of <sonde/nn/model.h> over a tuple of values. settings: a dict of "
              "numbers, tuples of numbers, or words. Returns the value of its result.");
 
 static PyObject *graph_function(PyObject *self, PyObject *arguments)

@@ -4,7 +4,7 @@
  */
 #include "extension/python_graph.h"
 
-#include <sonde/nn/function.h>
+#include <sonde/nn/model.h>
 #include <sonde/nn/plan.h>
 
 static sonde_nn_model *model_of(PyObject *graph)

@@ -4,10 +4,9 @@
 #include "cli/cli_job.h"
 #include "base/fail.h"
 
-#include <sonde/nn/fetch.h>
-#include <sonde/nn/synth.h>
+#include <sonde/nn/dataset.h>
 
-#include <sonde/nn/option.h>
+#include <sonde/nn/job.h>
 
 #include <string.h>
 #include <unistd.h>

@@ -6,7 +6,6 @@
 
 #include <sonde/nn/dataset.h>
 #include <sonde/nn/evaluator.h>
-#include <sonde/nn/metrics.h>
 
 #include "cli/cli.h"
 

@@ -6,7 +6,7 @@
 #include "cli/run_reading.h"
 #include "cli/cli_pictures.h"
 
-#include <sonde/nn/option.h>
+#include <sonde/nn/job.h>
 
 #include <stddef.h>
 #include <math.h>

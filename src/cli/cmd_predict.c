@@ -11,8 +11,8 @@
 #include "cli/run_reading.h"
 #include "cli/predict_text.h"
 
-#include <sonde/nn/metrics.h>
-#include <sonde/nn/option.h>
+#include <sonde/nn/evaluator.h>
+#include <sonde/nn/job.h>
 #include <sonde/nn/session.h>
 #include <sonde/plot.h>
 

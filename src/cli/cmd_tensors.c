@@ -6,7 +6,7 @@
 #include "base/fail.h"
 #include "cli/run_reading.h"
 
-#include <sonde/nn/option.h>
+#include <sonde/nn/job.h>
 #include <sonde/nn/session.h>
 
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 #include "cli/cli_pictures.h"
 #include "cli/run_reading.h"
 
-#include <sonde/nn/option.h>
+#include <sonde/nn/job.h>
 #include <sonde/nn/ranks.h>
 #include <sonde/print.h>
 

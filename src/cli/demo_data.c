@@ -5,7 +5,7 @@
 #include "cli/demo.h"
 #include "base/fail.h"
 
-#include <sonde/nn/synth.h>
+#include <sonde/nn/dataset.h>
 
 #include <math.h>
 #include <stdlib.h>

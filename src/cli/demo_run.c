@@ -9,7 +9,7 @@
 #include "base/fail.h"
 #include "cli/demo.h"
 
-#include <sonde/nn/option.h>
+#include <sonde/nn/job.h>
 #include <sonde/nn/trainer.h>
 
 #include <math.h>

@@ -5,7 +5,7 @@
 #define SONDE_CLI_PREDICT_TEXT_H
 
 #include <sonde/nn/model.h>
-#include <sonde/nn/tokenizer.h>
+#include <sonde/nn/dataset.h>
 
 typedef struct cli_text_request {
     const char *prompt;

@@ -7,7 +7,7 @@
 #include "plot/html.h"
 
 #include <sonde/error.h>
-#include <sonde/report.h>
+#include <sonde/plot.h>
 
 #include <stdbool.h>
 #include <stddef.h>

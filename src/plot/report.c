@@ -11,7 +11,7 @@
 #include "base/point.h"
 
 #include <sonde/error.h>
-#include <sonde/report.h>
+#include <sonde/plot.h>
 
 #include <math.h>
 #include <stdbool.h>

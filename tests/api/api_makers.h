@@ -137,7 +137,7 @@ static sonde_observer *make_sonde_observer(void)
 
 static sonde_anchors *make_sonde_anchors(void)
 {
-    const sonde_anchor_options options = sonde_anchor_options_of(true);
+    const sonde_anchor_options options = {.size = sizeof options, .training = true};
     sonde_anchors *anchors = NULL;
 
     must(sonde_anchors_create(&options, &anchors, &diag));

@@ -11,7 +11,6 @@
 #include <sonde/nn/dataset.h>
 #include <sonde/nn/loader.h>
 #include <sonde/nn/session.h>
-#include <sonde/nn/synth.h>
 #include <sonde/outfeed.h>
 #include <sonde/print.h>
 #include <sonde/recorder.h>
@@ -155,7 +154,7 @@ static void options_of_observing(void **state)
     sonde_actions *actions = NULL;
     sonde_outfeed *queue = NULL;
     sonde_anchors *anchors = NULL;
-    sonde_anchor_options anchor = sonde_anchor_options_of(true);
+    sonde_anchor_options anchor = {.size = sizeof anchor, .training = true};
 
     (void)state;
 #define WATCH(...)                                                                       \
@@ -192,7 +191,7 @@ static void options_of_observing(void **state)
     anchor.mode = SONDE_ANCHOR_EVERYN;
     anchor.period = 0;
     REFUSED(sonde_anchors_create(&anchor, &anchors, &diag));
-    anchor = sonde_anchor_options_of(true);
+    anchor = (sonde_anchor_options){.size = sizeof anchor, .training = true};
     assert_int_equal(sonde_anchors_create(&anchor, &anchors, &diag), SONDE_OK);
     REFUSED(sonde_anchors_add(anchors, "", "w", SONDE_ANCHOR_ALL, 1, &diag));
     REFUSED(sonde_anchors_add(anchors, "a", "w", (sonde_anchor_mode)99, 1, &diag));

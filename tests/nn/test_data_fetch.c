@@ -5,7 +5,7 @@
 #include "nn/data/input.h"
 #include "nn/data_files.h"
 
-#include <sonde/nn/fetch.h>
+#include <sonde/nn/dataset.h>
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

@@ -11,7 +11,7 @@
 #include "nn/graph/graph.h"
 #include "nn/layer_rows.h"
 
-#include <sonde/nn/function.h>
+#include <sonde/nn/model.h>
 #include <sonde/nn/job.h>
 #include <sonde/safetensors.h>
 

@@ -4,7 +4,7 @@
  */
 #include "engine.h"
 
-#include <sonde/nn/function.h>
+#include <sonde/nn/model.h>
 
 enum { BATCH = 4, FEATURES = 6, CLASSES = 3 };
 

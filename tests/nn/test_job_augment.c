@@ -5,7 +5,7 @@
 #include "data_files.h"
 #include "engine.h"
 
-#include <sonde/nn/option.h>
+#include <sonde/nn/job.h>
 #include <sonde/nn/trainer.h>
 
 enum { COUNT = 40, SIDE = 4, PIXELS = SIDE * SIDE };

@@ -4,8 +4,7 @@
  */
 #include "engine.h"
 
-#include <sonde/nn/demo.h>
-#include <sonde/nn/option.h>
+#include <sonde/nn/job.h>
 
 static sonde_nn_job *parse(const char *text)
 {

@@ -4,8 +4,8 @@
  */
 #include "engine.h"
 
-#include <sonde/nn/option.h>
-#include <sonde/nn/synth.h>
+#include <sonde/nn/job.h>
+#include <sonde/nn/dataset.h>
 #include <sonde/nn/trainer.h>
 
 #include <ftw.h>

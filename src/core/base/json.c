@@ -57,11 +57,8 @@ void sonde_json_escape(sonde_text *text, const char *string)
     sonde_text_put(text, plain, (size_t)(next - plain));
 }
 
-void sonde_json_quote(sonde_text *text, const char *string)
+static void quote(sonde_text *text, const char *string)
 {
-    if (text == NULL || string == NULL) {
-        return;
-    }
     sonde_text_add(text, "\"");
     sonde_json_escape(text, string);
     sonde_text_add(text, "\"");
@@ -88,7 +85,7 @@ static void begin(sonde_json *json, const char *key)
         json->lead = NULL;
     }
     if (key != NULL) {
-        sonde_json_quote(json->text, key);
+        quote(json->text, key);
         sonde_text_add(json->text, json->spaced ? ": " : ":");
     }
 }
@@ -168,7 +165,7 @@ void sonde_json_string(sonde_json *json, const char *key, const char *value)
         return;
     }
     begin(json, key);
-    sonde_json_quote(json->text, value);
+    quote(json->text, value);
 }
 
 static const char nan_text[] = "\"NaN\"", infinity_text[] = "\"Infinity\"",

@@ -16,14 +16,6 @@
 
 enum { OFTEN = 64 }; /* values between two calls of progress */
 
-void sonde_export_options_fill(sonde_export_options *options, size_t size)
-{
-    const sonde_export_options usual = {
-        .size = size, .mode = SONDE_MODE_GLOBAL, .worker = -1};
-
-    sonde__given_defaults(options, size, &usual, sizeof usual);
-}
-
 /* --- options ---------------------------------------------------------------------- */
 
 sonde_err sonde__export_check(const sonde_trial *trial,

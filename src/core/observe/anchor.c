@@ -263,14 +263,6 @@ sonde_err sonde_anchor_mode_parse(const char *text, sonde_anchor_mode *mode,
                        text);
 }
 
-void sonde_anchor_options_fill(sonde_anchor_options *options, size_t size, bool training)
-{
-    const sonde_anchor_options usual = {
-        .size = size, .training = training, .mode = SONDE_ANCHOR_DEFAULT, .period = 1};
-
-    sonde__given_defaults(options, size, &usual, sizeof usual);
-}
-
 static sonde_err check_mode(const char *where, sonde_anchor_mode mode, int period,
                             sonde_diag *diag)
 {
@@ -503,22 +495,6 @@ static void put(sonde_sink *sink, const sonde_observation *observation)
 }
 
 /* --- retrieving ------------------------------------------------------------------- */
-
-size_t sonde_anchors_count(const sonde_anchors *anchors)
-{
-    if (anchors == NULL) {
-        return 0;
-    }
-    return anchors->count;
-}
-
-const char *sonde_anchors_name(const sonde_anchors *anchors, size_t i)
-{
-    if (anchors == NULL) {
-        return NULL;
-    }
-    return anchors->slots[i].name;
-}
 
 static const char *name_at(const void *list, size_t i)
 {

@@ -271,21 +271,6 @@ static const char ellipsis[] = "...";
 
 enum { MOST_DIGITS = 17 };
 
-void sonde_print_options_fill(sonde_print_options *options, size_t size)
-{
-    const sonde_print_options usual = {.size = size,
-                                       .summarise_threshold = 1000,
-                                       .edge_items = 3,
-                                       .max_line_width = 80,
-                                       .digits = 4,
-                                       .float_format = SONDE_FLOAT_AUTO,
-                                       .separator = ", ",
-                                       .open_bracket = "(",
-                                       .close_bracket = ")"};
-
-    sonde__given_defaults(options, size, &usual, sizeof usual);
-}
-
 static const char *const format_names[] = {"auto", "fixed", "scientific", "none"};
 
 sonde_err sonde_float_format_parse(const char *text, sonde_float_format *format,

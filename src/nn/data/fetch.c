@@ -16,7 +16,6 @@
 #include "base/point.h"
 
 #include <sonde/nn/dataset.h>
-#include <sonde/nn/fetch.h>
 
 #include <errno.h>
 #include <inttypes.h>

@@ -4,7 +4,7 @@
 #ifndef SONDE_NN_DATA_GARMENTS_H
 #define SONDE_NN_DATA_GARMENTS_H
 
-#include <sonde/nn/synth.h>
+#include <sonde/nn/dataset.h>
 
 enum { SONDE__SIDE = SONDE_NN_SYNTH_SIDE, SONDE__PIXELS = SONDE__SIDE * SONDE__SIDE };
 

@@ -11,7 +11,7 @@
 #include <stddef.h>
 
 #include <sonde/error.h>
-#include <sonde/nn/fetch.h>
+#include <sonde/nn/dataset.h>
 
 typedef struct sonde__data_input {
     const char *name;     /* borrowed; the path, for diagnostics */

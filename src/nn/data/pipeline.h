@@ -6,7 +6,7 @@
 
 #include "nn/data/pixels.h"
 
-#include <sonde/nn/transform.h>
+#include <sonde/nn/loader.h>
 
 /* One step: a transform, or to_float fused with the normalise after it (affine). */
 typedef struct sonde__data_step {

@@ -8,7 +8,7 @@
 #ifndef SONDE_NN_DATA_RESIZE_H
 #define SONDE_NN_DATA_RESIZE_H
 
-#include <sonde/nn/transform.h>
+#include <sonde/nn/loader.h>
 
 #include <stddef.h>
 #include <stdint.h>

@@ -15,7 +15,7 @@
 #include "base/whole_file.h"
 #include "nn/data/arrays.h"
 
-#include <sonde/nn/tokenizer.h>
+#include <sonde/nn/dataset.h>
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
 #include "base/fail.h"
 #include "base/memory.h"
 
-#include <sonde/nn/function.h>
+#include <sonde/nn/model.h>
 
 #include <math.h>
 #include <stdint.h>

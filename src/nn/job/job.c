@@ -10,7 +10,7 @@
 #include "base/memory.h"
 
 #include <sonde/rules.h>
-#include <sonde/nn/option.h>
+#include <sonde/nn/job.h>
 #include <sonde/nn/plan.h>
 
 #include <stdio.h>

@@ -4,9 +4,7 @@
 #ifndef SONDE_NN_JOB_JOB_H
 #define SONDE_NN_JOB_JOB_H
 
-#include <sonde/nn/demo.h>
 #include <sonde/nn/job.h>
-#include <sonde/nn/option.h>
 #include <sonde/print.h>
 
 #include "base/yaml.h"

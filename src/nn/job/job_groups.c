@@ -13,7 +13,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 
-#include <sonde/nn/option.h>
+#include <sonde/nn/job.h>
 
 #include <string.h>
 

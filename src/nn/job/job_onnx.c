@@ -20,7 +20,7 @@
 #include "nn/graph/layer.h"
 #include "nn/job/job.h"
 
-#include <sonde/nn/function.h>
+#include <sonde/nn/model.h>
 #include <sonde/nn/onnx.h>
 #include <sonde/nn/plan.h>
 

@@ -9,7 +9,7 @@
 #include "base/memory.h"
 #include "base/point.h"
 
-#include <sonde/nn/option.h>
+#include <sonde/nn/job.h>
 
 #include <errno.h>
 #include <math.h>

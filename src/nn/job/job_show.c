@@ -18,9 +18,9 @@
 #include "base/memory.h"
 #include "base/point.h"
 
-#include <sonde/nn/option.h>
+#include <sonde/nn/job.h>
 #include <sonde/nn/plan.h>
-#include <sonde/nn/tokenizer.h>
+#include <sonde/nn/dataset.h>
 
 #include <inttypes.h>
 #include <math.h>

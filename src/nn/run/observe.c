@@ -12,11 +12,10 @@
 
 static sonde_anchor_options anchor_options(const sonde_nn_session *session)
 {
-    sonde_anchor_options options = sonde_anchor_options_of(session->training);
-
-    options.mode = session->options.output_mode;
-    options.period = session->options.output_period;
-    return options;
+    return (sonde_anchor_options){.size = sizeof(sonde_anchor_options),
+                                  .training = session->training,
+                                  .mode = session->options.output_mode,
+                                  .period = session->options.output_period};
 }
 
 /* --- anchors ------------------------------------------------------------------------ */

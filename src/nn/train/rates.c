@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "base/point.h"
 
-#include <sonde/nn/option.h>
+#include <sonde/nn/job.h>
 
 #include <errno.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@
 #include "nn/ranks/ranks.h"
 
 #include <sonde/log.h>
-#include <sonde/nn/option.h>
+#include <sonde/nn/job.h>
 
 #include <errno.h>
 #include <fcntl.h>
