@@ -1,4 +1,13 @@
 /*
+ * rule_trees.c - rules about imported runs of boosted trees.
+ */
+#include "rules/builtin/builtin.h"
+
+#include <string.h>
+
+/* --- FeatureImportanceOverweight --------------------------------------------------- */
+
+/*
  * FeatureImportanceOverweight - a few features dominate a model (imported runs of boosted
  * trees).
  *
@@ -7,10 +16,6 @@
  * name up to the last slash (feature_importance/weight/f0, /f1 ...) are the elements of
  * one such tensor; the finding is at the largest. Evidence: raw values.
  */
-#include "rules/builtin/builtin.h"
-#include "rules/builtin/builtin_values.h"
-
-#include <string.h>
 
 enum { MOST = 64 };
 
@@ -26,7 +31,7 @@ typedef struct tensor_memory {
     bool seen, done;
 } tensor_memory;
 
-static const sonde_rule_param params[] = {
+static const sonde_rule_param importance_params[] = {
     SONDE__REGEX(importance, tensor_regex, ".*feature_importance/weight",
                  "regular expressions that select feature importances"),
     SONDE__REAL(importance, threshold, "0.8", 0, 1,
@@ -34,7 +39,7 @@ static const sonde_rule_param params[] = {
     SONDE__COUNT(importance, nfeatures, "3", 1, MOST,
                  "number of features whose importances are added up"),
 };
-static const sonde_rule_need needs[] = {
+static const sonde_rule_need importance_needs[] = {
     {"feature importances", SONDE_HOW_RAW, false, SONDE__NUMBERS, SONDE__OFTEN}};
 
 /* Puts a value among the largest, which are kept in descending order. */
@@ -50,8 +55,8 @@ static void keep_largest(double *largest, int64_t count, double value)
     }
 }
 
-static void judge(sonde_rule_run *run, size_t i, const double *largest, double sum,
-                  int64_t features)
+static void judge(sonde_rule_run *run, sonde_rule_tensor *t, const double *largest,
+                  double sum, int64_t features)
 {
     const importance *state = sonde_rule_state(run);
     double top = 0.0;
@@ -59,14 +64,12 @@ static void judge(sonde_rule_run *run, size_t i, const double *largest, double s
     for (int64_t k = 0; k < state->nfeatures; k++) {
         top += largest[k];
     }
-    if (features > state->nfeatures && sum > 0.0 && top / sum > state->threshold &&
-        sonde_rule_found(run, i, SONDE_SEVERITY_WARNING, "share", top / sum,
-                         state->threshold)) {
-        sonde_rule_say(run, NULL,
-                       "The %lld most important of %lld features have %.3g %% of the "
-                       "total importance.",
-                       (long long)state->nfeatures, (long long)features,
-                       100.0 * top / sum);
+    if (features > state->nfeatures && sum > 0.0 && top / sum > state->threshold) {
+        sonde__rule_report(
+            run, t, SONDE__SURE(WARNING), "share", top / sum, state->threshold, NULL,
+            "The %lld most important of %lld features have %.3g %% of the "
+            "total importance.",
+            (long long)state->nfeatures, (long long)features, 100.0 * top / sum);
     }
 }
 
@@ -76,11 +79,9 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     const importance *state = sonde_rule_state(run);
     double largest[MOST] = {0}, values[SONDE__CHUNK], sum = 0.0;
     tensor_memory *memory = tensor->memory;
-    sonde__builtin_reader reader;
+    sonde__builtin_reader reader = sonde__builtin_read(seen->view);
 
-    sonde__builtin_reader_init(&reader, seen->view);
-    for (size_t n = sonde__builtin_reader_take(&reader, values); n > 0;
-         n = sonde__builtin_reader_take(&reader, values)) {
+    for (size_t n = 0; (n = sonde__builtin_next(&reader, values)) > 0;) {
         for (size_t i = 0; i < n; i++) {
             sum += values[i];
             keep_largest(largest, state->nfeatures, values[i]);
@@ -89,8 +90,7 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     }
     memory->seen = sonde_view_count(seen->view) == 1;
     if (!memory->seen) {
-        judge(run, sonde__builtin_index(run, tensor), largest, sum,
-              sonde_view_count(seen->view));
+        judge(run, tensor, largest, sum, sonde_view_count(seen->view));
     }
 }
 
@@ -102,20 +102,19 @@ static size_t prefix_length(const char *name)
     return slash != NULL ? (size_t)(slash - name) : 0;
 }
 
-/* Judges the scalars of this step that share their prefix with tensor i. */
-static void judge_scalars(sonde_rule_run *run, size_t i)
+/* Judges the scalars of this step that share their prefix with a tensor. */
+static void judge_scalars(sonde_rule_run *run, sonde_rule_tensor *like)
 {
     const importance *state = sonde_rule_state(run);
-    size_t count = 0, best = i;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
-    const char *first = sonde_rule_info(run, tensors[i].id)->name;
+    sonde_rule_tensor *best = like;
+    const char *first = sonde_rule_info(run, like->id)->name;
     const size_t length = prefix_length(first);
     double largest[MOST] = {0}, sum = 0.0;
     int64_t features = 0;
 
-    for (size_t k = i; k < count; k++) {
-        const char *name = sonde_rule_info(run, tensors[k].id)->name;
-        tensor_memory *memory = tensors[k].memory;
+    SONDE__EACH (run, t) {
+        const char *name = sonde_rule_info(run, t->id)->name;
+        tensor_memory *memory = t->memory;
 
         if (memory->seen && !memory->done && prefix_length(name) == length &&
             strncmp(name, first, length) == 0) {
@@ -123,27 +122,26 @@ static void judge_scalars(sonde_rule_run *run, size_t i)
             sum += memory->value;
             keep_largest(largest, state->nfeatures, memory->value);
             features++;
-            if (memory->value > ((const tensor_memory *)tensors[best].memory)->value) {
-                best = k;
+            if (memory->value > ((const tensor_memory *)best->memory)->value) {
+                best = t;
             }
         }
     }
     judge(run, best, largest, sum, features);
 }
 
-static void step(sonde_rule_run *run)
+static void importance_step(sonde_rule_run *run)
 {
-    sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
 
-    SONDE__EACH (run, i) {
-        const tensor_memory *memory = tensors[i].memory;
+    SONDE__EACH (run, t) {
+        const tensor_memory *memory = t->memory;
 
         if (memory->seen && !memory->done) {
-            judge_scalars(run, i);
+            judge_scalars(run, t);
         }
     }
-    SONDE__EACH (run, i) {
-        memset(tensors[i].memory, 0, sizeof(tensor_memory));
+    SONDE__EACH (run, t) {
+        memset(t->memory, 0, sizeof(tensor_memory));
     }
 }
 
@@ -157,5 +155,55 @@ const sonde_rule sonde__builtin_feature_importance = {
     .wants = sonde__builtin_wants_matched,
     .tensor_size = sizeof(tensor_memory),
     .observe = observe,
-    .step = step,
+    .step = importance_step,
+};
+
+/* --- TreeDepth --------------------------------------------------------------------- */
+
+/*
+ * TreeDepth - a boosted tree is as deep as `depth` (imported runs).
+ *
+ * Nodes are numbered from 0, level by level, so the largest number n in a tree of depth d
+ * is at least 2^d - 1. Fires when log2(n + 1) reaches depth. Evidence: vital signs of
+ * node numbers.
+ */
+
+typedef struct tree {
+    const char *tensor_regex;
+    double depth;
+} tree;
+
+static const sonde_rule_param tree_params[] = {
+    SONDE__REGEX(tree, tensor_regex, ".*trees/.*(?i:node).*",
+                 "regular expressions that select node numbers"),
+    SONDE__REAL(tree, depth, "4", 0, 1e6, "smallest depth that counts as too deep"),
+};
+static const sonde_rule_need tree_needs[] = {
+    {"node numbers of trees", SONDE_HOW_VITALS, false, SONDE__NUMBERS, SONDE__OFTEN}};
+
+static void tree_step(sonde_rule_run *run)
+{
+    const tree *state = sonde_rule_state(run);
+
+    SONDE__EACH_SEEN (run, t, 0) {
+        const sonde_vitals *v = t->vitals;
+        const double depth =
+            sonde__builtin_finite(v) > 0 && v->max >= 0 ? log2(v->max + 1.0) : -1.0;
+
+        if (depth >= state->depth) {
+            sonde__rule_report(
+                run, t, SONDE__SURE(NOTE), "depth", depth, state->depth, NULL,
+                "Its largest node number is %.0f, which means a depth of %.3g.", v->max,
+                floor(depth));
+        }
+    }
+}
+
+const sonde_rule sonde__builtin_tree_depth = {
+    SONDE__RULE("TreeDepth", tree),
+    .summary = "a boosted tree is deeper than wanted",
+    .condition = "The depth of a tree, log2(largest node number + 1), reaches `depth`.",
+    .advice = "Limit max_depth: deep trees overfit.",
+    .wants = sonde__builtin_wants_matched,
+    .step = tree_step,
 };

@@ -1,4 +1,35 @@
 /*
+ * rule_replicas.c - rules about equal tensors: batches that repeat, replicas that part.
+ */
+#include "rules/builtin/builtin.h"
+#include "rules/context.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* "Workers 0 and 1 have the same batch.", or of replicas of one worker or of two. */
+static void report_replicas(sonde_rule_run *run, const sonde_rule_tensor *t, int a, int b,
+                            const char *what)
+{
+    enum { WORKER = SONDE__RULES_WORKER };
+    char who[128] = "";
+
+    if (a / WORKER == b / WORKER) {
+        (void)snprintf(who, sizeof who, "Replicas %d and %d", a % WORKER, b % WORKER);
+    } else if (a % WORKER == 0 && b % WORKER == 0) {
+        (void)snprintf(who, sizeof who, "Workers %d and %d", a / WORKER, b / WORKER);
+    } else {
+        (void)snprintf(who, sizeof who,
+                       "Replica %d of worker %d and replica %d of worker %d", a % WORKER,
+                       a / WORKER, b % WORKER, b / WORKER);
+    }
+    sonde__rule_report(run, t, SONDE__SURE(ERROR), "hash", 1.0, 0.0, NULL, "%s have %s.",
+                       who, what);
+}
+
+/* --- DuplicateBatch ---------------------------------------------------------------- */
+
+/*
  * DuplicateBatch - a batch is repeated, or two replicas get the same batch.
  *
  * Fires when an input is the same, bit for bit, as at the previous training step (not at
@@ -25,11 +56,6 @@
  * rounding for all data in another order: of an input that has a hash at some steps they
  * count only once an extreme value, the number of zeros or a sum has differed.
  */
-#include "rules/builtin/builtin.h"
-#include "rules/builtin/builtin_vitals.h"
-
-#include <math.h>
-#include <string.h>
 
 #define UNLIKELY 1e-6
 #define BITS 256.0
@@ -37,7 +63,7 @@
 
 enum { PAST = 16, EARLY = 5, DISTINCT = 20, STREAK = 4 };
 
-typedef struct tensor_memory {
+typedef struct duplicate_memory {
     sonde_vitals before;
     bool changed, hashed;
     bool told_apart;           /* by vital signs: two batches have other values */
@@ -55,34 +81,26 @@ typedef struct tensor_memory {
     int replica;
     int other;   /* a replica with the same value at this step, or -1 */
     bool parted; /* at this step, replicas differ */
-} tensor_memory;
+} duplicate_memory;
 
-#define BATCH_PAIRS                                                                      \
-    {                                                                                    \
-        .first = 50, .every = 20, .row = 2, .row_every = 20                              \
-    }
-static const sonde_rule_need needs[] = {
+#define BATCH_PAIRS SONDE__WHEN(.first = 50, .every = 20, .row = 2, .row_every = 20)
+static const sonde_rule_need duplicate_needs[] = {
     {"inputs", SONDE_HOW_VITALS | SONDE_HOW_HASH, false, SONDE__INPUTS, BATCH_PAIRS}};
 
-static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
+static int duplicate_wants(sonde_rule_run *run, const sonde_tensor_info *info,
+                           uint32_t id)
 {
-    int64_t count = 1;
-
     (void)run;
-    for (int i = 0; i < info->rank; i++) {
-        count *= info->shape[i];
-    }
-    return info->role == SONDE_ROLE_INPUT && info->pass == SONDE_PASS_NONE &&
-                   sonde__builtin_is_own(info, id) && info->dtype != SONDE_BOOL &&
-                   count >= 32
+    return sonde__builtin_is_input(info, id) && info->dtype != SONDE_BOOL &&
+                   !sonde__builtin_is_small(info, 31)
                ? 0
                : SONDE_RULE_IGNORE;
 }
 
-static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
-                    const sonde_observation *seen)
+static void duplicate_observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
+                              const sonde_observation *seen)
 {
-    tensor_memory *memory = tensor->memory;
+    duplicate_memory *memory = tensor->memory;
 
     (void)run;
     if (seen->hash == 0) {
@@ -125,7 +143,7 @@ static bool have_other_values(const sonde_vitals *a, const sonde_vitals *b)
 static void compare(sonde_rule_run *run, sonde_rule_tensor *tensor)
 {
     const int64_t now = sonde_rule_at(run)->global_step;
-    tensor_memory *memory = tensor->memory;
+    duplicate_memory *memory = tensor->memory;
     const sonde_vitals *v = tensor->vitals;
     const bool has_hash = memory->hashed && memory->hash_step == now;
     const bool by_hash = has_hash && memory->had_hash;
@@ -159,7 +177,7 @@ static uint64_t bits(double x)
 /* Compares a batch that is not a repeat with those before the previous one. */
 static void remember(sonde_rule_run *run, sonde_rule_tensor *tensor)
 {
-    tensor_memory *memory = tensor->memory;
+    duplicate_memory *memory = tensor->memory;
     const sonde_vitals *v = tensor->vitals;
     const bool by_hash =
         memory->hashed && memory->hash_step == sonde_rule_at(run)->global_step;
@@ -199,7 +217,7 @@ static bool is_small(const sonde_tensor_info *info, const sonde_vitals *v)
 /* Whether chance does not explain the repeats of a batch. */
 static bool is_unlikely(sonde_rule_run *run, const sonde_rule_tensor *tensor)
 {
-    const tensor_memory *memory = tensor->memory;
+    const duplicate_memory *memory = tensor->memory;
     const bool more = memory->batches <= EARLY ||
                       is_small(sonde_rule_info(run, tensor->id), tensor->vitals);
     const double p =
@@ -209,83 +227,75 @@ static bool is_unlikely(sonde_rule_run *run, const sonde_rule_tensor *tensor)
 }
 
 /* but: why this is a note; NULL: it is an error. */
-static void report(sonde_rule_run *run, size_t i, const char *but)
+static void report(sonde_rule_run *run, const sonde_rule_tensor *t, const char *but)
 {
-    if (sonde_rule_found(run, i, but ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_ERROR, "hash",
-                         1.0, 0.0)) {
-        sonde_rule_say(run, NULL, "It is bit for bit the batch of the previous step%s.",
+    sonde__rule_report(run, t, but ? SONDE__SURE(NOTE) : SONDE__SURE(ERROR), "hash", 1.0,
+                       0.0, NULL, "It is bit for bit the batch of the previous step%s.",
                        but ? but : "");
-    }
 }
 
-/* Judges the repeats of input i. all: the other inputs are repeated, too. */
-static void judge(sonde_rule_run *run, size_t i, const sonde_rule_tensor *tensor,
-                  bool all)
+/* Judges the repeats of an input. all: the other inputs are repeated, too. */
+static void judge(sonde_rule_run *run, const sonde_rule_tensor *t, bool all)
 {
-    tensor_memory *memory = tensor->memory;
-    const bool real = sonde_dtype_is_float(sonde_rule_info(run, tensor->id)->dtype);
+    duplicate_memory *memory = t->memory;
+    const bool real = sonde_dtype_is_float(sonde_rule_info(run, t->id)->dtype);
 
     memory->repeats = memory->same ? memory->repeats + 1 : 0;
     memory->first += memory->same && !memory->changed;
-    if (memory->same && memory->changed && !memory->empty && is_unlikely(run, tensor)) {
+    if (memory->same && memory->changed && !memory->empty && is_unlikely(run, t)) {
         if (all) {
-            report(run, i,
+            report(run, t,
                    memory->repeats <= memory->first
                        ? ", as often as the first batch of the run was"
                        : NULL);
         } else if (real && memory->repeats >= STREAK && memory->equal == 0 &&
                    memory->batches >= DISTINCT) {
-            report(run, i, ", though another input differs");
+            report(run, t, ", though another input differs");
         }
     }
     memory->changed = memory->changed || (memory->compared && !memory->same);
+    if (t->vitals != NULL) {
+        memory->before = *t->vitals;
+    }
 }
 
 /* Judges inputs that two replicas share at this step. */
-static void judge_replicas(sonde_rule_run *run, sonde_rule_tensor *tensors, size_t count)
+static void judge_replicas(sonde_rule_run *run)
 {
     const int64_t now = sonde_rule_at(run)->global_step;
 
-    for (size_t i = 0; i < count; i++) {
-        const tensor_memory *memory = tensors[i].memory;
+    SONDE__EACH (run, t) {
+        const duplicate_memory *memory = t->memory;
 
         if (memory->hashed && memory->hash_step == now && memory->parted) {
             return;
         }
     }
-    for (size_t i = 0; i < count; i++) {
-        const tensor_memory *memory = tensors[i].memory;
+    SONDE__EACH (run, t) {
+        const duplicate_memory *memory = t->memory;
 
         if (memory->hashed && memory->hash_step == now && memory->other >= 0 &&
-            !memory->empty &&
-            sonde_dtype_is_float(sonde_rule_info(run, tensors[i].id)->dtype) &&
-            sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "hash", 1.0, 0.0)) {
-            sonde__builtin_say_replicas(run, memory->replica, memory->other,
-                                        "the same batch");
+            !memory->empty && sonde_dtype_is_float(sonde_rule_info(run, t->id)->dtype)) {
+            report_replicas(run, t, memory->replica, memory->other, "the same batch");
         }
     }
 }
 
 static void step(sonde_rule_run *run)
 {
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
     bool all = true;
 
-    for (size_t i = 0; i < count; i++) {
-        const tensor_memory *memory = tensors[i].memory;
+    SONDE__EACH (run, t) {
+        const duplicate_memory *memory = t->memory;
 
-        compare(run, &tensors[i]);
-        remember(run, &tensors[i]);
+        compare(run, t);
+        remember(run, t);
         all = all && (!memory->compared || !memory->changed || memory->same);
     }
-    for (size_t i = 0; i < count; i++) {
-        judge(run, i, &tensors[i], all);
-        if (tensors[i].vitals != NULL) {
-            ((tensor_memory *)tensors[i].memory)->before = *tensors[i].vitals;
-        }
+    SONDE__EACH (run, t) {
+        judge(run, t, all);
     }
-    judge_replicas(run, tensors, count);
+    judge_replicas(run);
 }
 
 const sonde_rule sonde__builtin_duplicate_batch = {
@@ -295,10 +305,94 @@ const sonde_rule sonde__builtin_duplicate_batch = {
     .condition =
         "An input that has changed before is the same as at the previous training step or as on another replica, and chance does not explain it: no other input differs, or this one alone is repeated often (a note); its elements are not all 0; and it was seldom the same at earlier steps. A note if it is repeated no more often than the first batch of the run was.",
     .advice = "Check the loader: shuffling, the seeds of its workers, and sharding.",
-    SONDE_RULE_NEEDS(needs),
+    SONDE_RULE_NEEDS(duplicate_needs),
     .modes = SONDE__TRAIN,
-    .tensor_size = sizeof(tensor_memory),
-    .wants = wants,
-    .observe = observe,
+    .tensor_size = sizeof(duplicate_memory),
+    .wants = duplicate_wants,
+    .observe = duplicate_observe,
     .step = step,
+};
+
+/* --- ReplicaDivergence ------------------------------------------------------------- */
+
+/*
+ * ReplicaDivergence - a parameter differs between replicas (or workers) at the same step.
+ *
+ * Fires when its hash differs from that of the first replica seen at the step. A replica
+ * that misses an all-reduce differs in all of its parameters, so parameters of up to
+ * SMALL elements are hashed at every step, and larger ones at the steps with raw values.
+ * Evidence: hashes of parameters on at least two replicas. Shards, which differ from
+ * worker to worker (SONDE_NOTE_SHARD), are left out.
+ */
+
+typedef struct divergence {
+    bool compared;
+} divergence;
+
+typedef struct divergence_memory {
+    uint64_t hash;
+    int64_t step;
+    int replica;
+    bool hashed;
+} divergence_memory;
+
+enum { SMALL = 1024 };
+
+static const sonde_rule_need divergence_needs[] = {
+    {"small parameters", SONDE_HOW_HASH, true, SONDE__PARAMETERS, SONDE__OFTEN},
+    {"parameters", SONDE_HOW_HASH, true, SONDE__PARAMETERS, SONDE__SELDOM}};
+
+static int divergence_wants(sonde_rule_run *run, const sonde_tensor_info *info,
+                            uint32_t id)
+{
+    const int need = sonde__builtin_wants_role(run, info, id);
+
+    if (strncmp(info->note, SONDE_NOTE_SHARD, sizeof SONDE_NOTE_SHARD - 1) == 0) {
+        return SONDE_RULE_IGNORE;
+    }
+    return need == 0 && !sonde__builtin_is_small(info, SMALL) ? 1 : need;
+}
+
+static void divergence_observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
+                               const sonde_observation *seen)
+{
+    divergence *state = sonde_rule_state(run);
+    divergence_memory *memory = tensor->memory;
+
+    if (!memory->hashed || memory->step != seen->at.global_step) {
+        *memory =
+            (divergence_memory){seen->hash, seen->at.global_step, seen->at.replica, true};
+    } else if (seen->at.replica != memory->replica) {
+        state->compared = true;
+        if (seen->hash != memory->hash) {
+            report_replicas(run, tensor, memory->replica, seen->at.replica,
+                            "different values");
+        }
+    }
+}
+
+static void finish(sonde_rule_run *run)
+{
+    const divergence *state = sonde_rule_state(run);
+
+    if (!state->compared) {
+        sonde_rule_lacked(run, "no parameter was recorded on two replicas");
+    }
+}
+
+const sonde_rule sonde__builtin_replica_divergence = {
+    .abi = SONDE_RULE_ABI,
+    .name = "ReplicaDivergence",
+    .summary = "replicas have different parameters",
+    .condition =
+        "The hash of a parameter differs between replicas at the same step. Shards "
+        "of a distributed parameter are not compared.",
+    .advice = "Check that every replica takes part in the all-reduce and starts from the "
+              "same values.",
+    SONDE_RULE_NEEDS(divergence_needs),
+    .state_size = sizeof(divergence),
+    .tensor_size = sizeof(divergence_memory),
+    .wants = divergence_wants,
+    .observe = divergence_observe,
+    .finish = finish,
 };
