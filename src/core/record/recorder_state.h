@@ -4,7 +4,6 @@
  *     recorder.c      create and close
  *     recorder_spool.c  in a folder, or in the spool of a store
  *     put.c           tensors, values and steps into the ring: the producer's thread
- *     record_sink.c   the sink for taps: the producer's thread
  *     writer.c        from the ring into files: the writer's thread
  */
 #ifndef SONDE_RECORD_RECORDER_STATE_H

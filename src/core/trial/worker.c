@@ -97,8 +97,8 @@ static sonde_err create(sonde_trial *trial, int rank, const char *name,
     worker->put = -1;
     worker->file_count = -1;
     worker->limit = INT64_MAX;
-    for (int kind = 0; kind < SONDE__KINDS; kind++) {
-        sonde__trial_items_init(&worker->items[kind], (sonde__trial_kind)kind);
+    for (int kind = 0; kind < SONDE_FORM_COUNT; kind++) {
+        sonde__trial_items_init(&worker->items[kind], kind);
     }
     SONDE__TRY_GO(name_worker(trial, worker, name) ? list_files(worker, diag)
                                                    : sonde__fail_nomem(diag, "a worker"));
@@ -139,7 +139,7 @@ void sonde__trial_worker_destroy(sonde__trial_worker *worker)
     if (worker == NULL) {
         return;
     }
-    for (int kind = 0; kind < SONDE__KINDS; kind++) {
+    for (int kind = 0; kind < SONDE_FORM_COUNT; kind++) {
         sonde__trial_items_fini(&worker->items[kind]);
     }
     for (int kind = 0; kind < SONDE__FILE_OTHER; kind++) {
@@ -161,7 +161,7 @@ void sonde__trial_worker_destroy(sonde__trial_worker *worker)
 /* --- what it has recorded --------------------------------------------------------- */
 
 sonde_err sonde__trial_worker_add(sonde_trial *trial, sonde__trial_worker *worker,
-                                  sonde__trial_kind kind, const sonde__trial_item *item,
+                                  int kind, const sonde__trial_item *item,
                                   sonde_diag *diag)
 {
     sonde__trial_step *step = &trial->steps.items[item->step];
