@@ -9,7 +9,7 @@
 #ifndef SONDE_RECORD_RECORDER_STATE_H
 #define SONDE_RECORD_RECORDER_STATE_H
 
-#include "record/record_run.h"
+#include "record/writer.h"
 #include "record/record_sink.h"
 #include "storage/store.h"
 

@@ -3,7 +3,7 @@
  */
 #include "tensor/evidence.h"
 
-#include "tensor/hash.h"
+#include "tensor/reduction.h"
 
 static void compute_vitals(const sonde_view *view, sonde__evidence *evidence)
 {

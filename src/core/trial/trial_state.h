@@ -12,10 +12,8 @@
 
 #include "base/names.h"
 #include "storage/store.h"
-#include "trial/damage.h"
-#include "trial/items.h"
-#include "trial/mapping.h"
 #include "trial/trial_files.h"
+#include "trial/items.h"
 
 #include <sonde/trial.h>
 #include <jansson.h>
