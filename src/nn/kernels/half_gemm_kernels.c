@@ -18,7 +18,6 @@
 #include "nn/kernels/half_tiles.h"
 #include "nn/kernels/vec.h"
 #include "tensor/convert.h"
-#include "tensor/widen.h"
 
 #include <string.h>
 
