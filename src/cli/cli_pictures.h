@@ -9,7 +9,7 @@
 #include <sonde/nn/metrics.h>
 
 #include "cli/cli.h"
-#include "cli/rows.h"
+#include "cli/cells.h"
 
 /* Points of a curve. {0} has none. */
 typedef struct cli_curve {

@@ -214,7 +214,8 @@ static void run_call(sonde_nn_session *session, uint64_t seed)
 
 static void built_in_models_survive(void **state)
 {
-    const uint64_t steps = getenv("SONDE_SLOWED_BY") != NULL && *getenv("SONDE_SLOWED_BY") ? 1 : 2;
+    const uint64_t steps =
+        getenv("SONDE_SLOWED_BY") != NULL && *getenv("SONDE_SLOWED_BY") ? 1 : 2;
     const char *name = NULL;
 
     (void)state;

@@ -1,7 +1,7 @@
 /*
- * rows.c - see rows.h.
+ * cells.c - see cells.h.
  */
-#include "cli/rows.h"
+#include "cli/cells.h"
 
 #include <math.h>
 
