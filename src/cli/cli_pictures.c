@@ -170,6 +170,27 @@ void cli_draw_pictures(const cli_pictures *run, cli_list *drawn)
 
 /* --- scores ----------------------------------------------------------------------- */
 
+void cli_put_score(sonde_json *json, const char *prefix, const sonde_nn_score *score)
+{
+    const bool shares = score->classes || score->tokens;
+    const cli_cell cells[] = {
+        cli_real("loss", 9, score->loss),
+        score->tokens ? cli_real("perplexity", 9, score->perplexity) : cli_none(),
+        shares ? cli_real("accuracy", 9, score->accuracy)
+               : cli_real("error", 9, score->error),
+        isnan(score->r2) ? cli_none() : cli_real("r2", 9, score->r2),
+        cli_int("samples", score->samples)};
+
+    for (size_t i = 0; i < CLI_COUNT_OF(cells); i++) {
+        cli_cell cell = cells[i];
+        char key[32];
+
+        (void)snprintf(key, sizeof key, "%s%s", prefix, cell.key != NULL ? cell.key : "");
+        cell.key = key;
+        cli_put_cells(json, &cell, 1);
+    }
+}
+
 void cli_print_scores(const sonde_nn_score *score, const sonde_nn_confusion *matrix,
                       const sonde_nn_dataset *set, bool brief)
 {

@@ -179,18 +179,11 @@ static void print_info(const char *split, const sonde_nn_dataset *set,
 
     (void)sonde_shape_text(traits->rank, traits->shape, shape, sizeof shape);
     if (json) {
-        sonde_json *const line = cli_json();
-
-        sonde_json_object(line, NULL);
-        sonde_json_string(line, "split", split);
-        sonde_json_string(line, "source", traits->source);
-        sonde_json_int(line, "count", traits->count);
-        sonde_json_string(line, "dtype", sonde_dtype_name(traits->dtype));
-        sonde_json_int(line, "classes", traits->classes);
-        sonde_json_format(line, "mean", "%.6f", info->mean[0]);
-        sonde_json_format(line, "std", "%.6f", info->std[0]);
-        sonde_json_end(line);
-        cli_json_print("\n");
+        CLI_LINE(cli_text("split", split), cli_text("source", traits->source),
+                 cli_int("count", traits->count),
+                 cli_text("dtype", sonde_dtype_name(traits->dtype)),
+                 cli_int("classes", traits->classes), cli_fixed("mean", 6, info->mean[0]),
+                 cli_fixed("std", 6, info->std[0]));
         return;
     }
     (void)printf("%s: %s\n  %" PRId64 " samples of %s %s, %s; mean %.4f, std %.4f\n",
@@ -233,44 +226,23 @@ done:
     return err;
 }
 
-/* A number, or null. */
-static void put_number(sonde_json *line, const char *key, double value)
-{
-    cli_json_loss(line, key, value);
-}
-
 static void print_part_json(const char *source, const char *split,
                             const sonde_nn_part *part)
 {
     static const char *const kinds[] = {"numbers", "texts", "array"};
-    sonde_json *const line = cli_json();
+    const bool texts = part->kind == SONDE_NN_PART_TEXTS;
 
-    sonde_json_object(line, NULL);
-    sonde_json_string(line, "source", source);
-    if (split != NULL) {
-        sonde_json_string(line, "split", split);
-    }
-    sonde_json_string(line, "name", part->name);
-    sonde_json_string(line, "kind", kinds[part->kind]);
-    sonde_json_list(line, "shape");
-    for (int i = 0; i < part->rank; i++) {
-        sonde_json_int(line, NULL, part->shape[i]);
-    }
-    sonde_json_end(line);
-    sonde_json_int(line, "missing", part->missing);
-    if (part->kind == SONDE_NN_PART_TEXTS) {
-        sonde_json_int(line, "different", part->different);
-    } else {
-        put_number(line, "mean", part->mean);
-        put_number(line, "std", part->std);
-        put_number(line, "min", part->minimum);
-        put_number(line, "max", part->maximum);
-    }
-    if (part->kind == SONDE_NN_PART_ARRAY) {
-        sonde_json_string(line, "dtype", sonde_dtype_name(part->dtype));
-    }
-    sonde_json_end(line);
-    cli_json_print("\n");
+    CLI_LINE(
+        cli_text("source", source), split != NULL ? cli_text("split", split) : cli_none(),
+        cli_text("name", part->name), cli_text("kind", kinds[part->kind]),
+        cli_shape(part->rank, part->shape), cli_int("missing", part->missing),
+        texts ? cli_int("different", part->different) : cli_real("mean", 9, part->mean),
+        texts ? cli_none() : cli_real("std", 9, part->std),
+        texts ? cli_none() : cli_real("min", 9, part->minimum),
+        texts ? cli_none() : cli_real("max", 9, part->maximum),
+        part->kind == SONDE_NN_PART_ARRAY
+            ? cli_text("dtype", sonde_dtype_name(part->dtype))
+            : cli_none());
 }
 
 static void print_part(const sonde_nn_part *part)

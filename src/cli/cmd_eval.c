@@ -63,22 +63,10 @@ static void print_json(const evaluation *run, const sonde_nn_score *score,
     sonde_json *const json = cli_json();
 
     sonde_json_object(json, NULL);
-    cli_json_loss(json, "loss", score->loss);
-    if (score->tokens) {
-        cli_json_loss(json, "perplexity", score->perplexity);
-    }
-    if (score->classes || score->tokens) {
-        sonde_json_format(json, "accuracy", "%.6f", score->accuracy);
-    } else {
-        cli_json_loss(json, "error", score->error);
-    }
-    if (!isnan(score->r2)) {
-        cli_json_loss(json, "r2", score->r2);
-    }
-    sonde_json_int(json, "samples", score->samples);
+    cli_put_score(json, "", score);
     if (strcmp(info->data_name, run->data) != 0) {
-        sonde_json_string(json, "stand_in", info->data_name);
-        sonde_json_string(json, "stands_for", run->data);
+        CLI_PUT(json, cli_text("stand_in", info->data_name),
+                cli_text("stands_for", run->data));
     }
     if (score->classes) {
         print_matrix(json, run->set, matrix);

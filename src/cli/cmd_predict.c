@@ -184,12 +184,11 @@ static double probability(const ranking *ranked, int64_t label)
 
 static void print_class(const prediction *run, const ranking *ranked, int64_t label)
 {
-    sonde_json *const json = cli_json();
     char name[24];
 
-    sonde_json_int(json, "label", label);
-    sonde_json_string(json, "class", class_name(run, label, name, sizeof name));
-    sonde_json_format(json, "probability", "%.6f", probability(ranked, label));
+    CLI_PUT(cli_json(), cli_int("label", label),
+            cli_text("class", class_name(run, label, name, sizeof name)),
+            cli_fixed("probability", 6, probability(ranked, label)));
 }
 
 static void print_json(const prediction *run, const char *path, const ranking *ranked)
