@@ -127,7 +127,7 @@ static void measure_replicas(sonde_nn_job *job, const bench_batches *batches,
     device_network one, several;
 
     options.batch_size = BATCH;
-    options.replication_factor = REPLICAS;
+    options.replicas = REPLICAS;
     options.threads = 1;
     make(&one, job, batches, &options);
     options.threads = REPLICAS;

@@ -234,8 +234,8 @@ static bool read_options(session_object *self, PyObject *given, sonde_nn_options
 
     sonde_nn_options_init(options);
     if (!PyArg_ParseTuple(given, "iiipiiKizip|i", &options->device_iterations,
-                          &options->gradient_accumulation, &options->replication_factor,
-                          &sum, &mode, &options->output_period, &seed, &options->threads,
+                          &options->gradient_accumulation, &options->replicas, &sum,
+                          &mode, &options->output_period, &seed, &options->threads,
                           &options->plan_cache, &execution, &exceptions, &batch)) {
         return false;
     }

@@ -488,9 +488,11 @@ static void print_latency(const training *run)
         return;
     }
     CLI_LINE(cli_text("event", "latency"), cli_int("calls", info.latency.calls),
-             cli_fixed("minimum", 9, info.latency.minimum), cli_fixed("mean", 9, info.latency.mean),
-             cli_fixed("median", 9, info.latency.median), cli_fixed("p90", 9, info.latency.p90),
-             cli_fixed("p99", 9, info.latency.p99), cli_fixed("maximum", 9, info.latency.maximum));
+             cli_fixed("minimum", 9, info.latency.minimum),
+             cli_fixed("mean", 9, info.latency.mean),
+             cli_fixed("median", 9, info.latency.median),
+             cli_fixed("p90", 9, info.latency.p90), cli_fixed("p99", 9, info.latency.p99),
+             cli_fixed("maximum", 9, info.latency.maximum));
 }
 
 static sonde_err train(training *run, const char *job, sonde_diag *diag)
@@ -633,8 +635,8 @@ const cli_command cli_train = {
         "exit code is 1.",
     .examples = "  sonde train\n"
                 "  sonde train fashion_cnn --epochs 1 --print 'Gradient___fc2.bias'\n"
-                "  sonde train --record runs/first --save-every 100\n"
-                "  sonde train --record runs/first --save-every 100 --resume\n"
+                "  sonde train --record runs/first --record-every 100\n"
+                "  sonde train --record runs/first --record-every 100 --resume\n"
                 "  sonde train --stop-on error --on-finding 'command:notify-send Sonde'\n"
                 "  sonde train job.yaml --resume sonde-out/checkpoint.safetensors",
     .options = train_options,

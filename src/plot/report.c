@@ -7,8 +7,8 @@
 #include "base/whole_file.h"
 #include "plot/compose.h"
 #include "plot/curve.h"
-#include "base/given.h"
-#include "base/point.h"
+#include "base/options.h"
+#include "base/number.h"
 
 #include <sonde/error.h>
 #include <sonde/plot.h>

@@ -3,7 +3,7 @@
  * and of a newer header, and sizes that no header has.
  */
 #include "cmocka_all.h"
-#include "base/given.h"
+#include "base/options.h"
 
 #include <sonde/actions.h>
 #include <sonde/anchor.h>
@@ -123,7 +123,7 @@ static void options_within_options(void **state)
 
 static void defaults_fill_the_caller_s_size(void **state)
 {
-    const size_t small = offsetof(sonde_nn_options, replication_factor);
+    const size_t small = offsetof(sonde_nn_options, replicas);
     sonde_nn_options options;
 
     (void)state;
@@ -131,7 +131,7 @@ static void defaults_fill_the_caller_s_size(void **state)
     sonde_nn_options_fill(&options, small);
     assert_int_equal(options.size, small);
     assert_int_equal(options.device_iterations, 1);
-    assert_int_equal(options.replication_factor, -1);
+    assert_int_equal(options.replicas, -1);
     sonde_nn_options_init(NULL);
     assert_int_equal(sonde_print_options_default().digits, 4);
     assert_int_equal(sonde_export_options_default().worker, -1);

@@ -4,7 +4,7 @@
 #include "alloc_failure.h"
 #include "cmocka_all.h"
 
-#include "base/point.h"
+#include "base/number.h"
 #include "base/table.h"
 #include "base/utf8.h"
 

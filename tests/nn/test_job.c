@@ -210,7 +210,7 @@ static void every_key_is_read(void **state)
     assert_int_equal(info->seed, 5);
     assert_int_equal(info->options.device_iterations, 2);
     assert_int_equal(info->options.gradient_accumulation, 3);
-    assert_int_equal(info->options.replication_factor, 2);
+    assert_int_equal(info->options.replicas, 2);
     assert_int_equal(info->options.threads, 1);
     assert_int_equal(info->options.reduction, SONDE_NN_REDUCTION_SUM);
     assert_int_equal(info->classes, 6);

@@ -31,6 +31,43 @@ static void the_table_is_sound(void **state)
     }
 }
 
+/* Whether a member of the info has the name of the flag, of the key, or of both sections:
+ * learning_rate, options.learning_rate, record.every for record_every. */
+static bool is_named(const char *member, const char *name)
+{
+    const char *last = strrchr(member, '.');
+    bool same = strlen(member) == strlen(name);
+
+    for (size_t i = 0; same && member[i] != '\0'; i++) {
+        same = member[i] == name[i] || (member[i] == '.' && name[i] == '_');
+    }
+    return same || (last != NULL && strcmp(last + 1, name) == 0);
+}
+
+/* One option has one name: the flag is the job's key, with the section before it where the
+ * key alone says too little, or the section, whose main value it sets. */
+static void an_option_has_one_name(void **state)
+{
+    const sonde_nn_option *row = NULL;
+
+    (void)state;
+    for (size_t i = 0; (row = sonde_nn_option_at(i)) != NULL; i++) {
+        const char *key = row->key != NULL ? row->key : row->name;
+        char full[96];
+
+        (void)snprintf(full, sizeof full, "%s_%s", row->section, key);
+        if (strcmp(row->name, key) != 0 && strcmp(row->name, full) != 0 &&
+            strcmp(row->name, row->section) != 0) {
+            fail_msg("--%s of %s: %s", row->name, row->section, key);
+        }
+        if (!is_named(row->field, row->name) && !is_named(row->field, key) &&
+            !is_named(row->field, full) &&
+            strncmp(row->field, row->name, strlen(row->name)) != 0) {
+            fail_msg("--%s of %s: the field %s", row->name, row->section, row->field);
+        }
+    }
+}
+
 static void a_text_sets_an_option(void **state)
 {
     sonde_nn_job *job = parse("model: fashion_cnn\nrules: [NonFinite, DeadRelu]\n");
@@ -197,6 +234,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_table_is_sound),
+        cmocka_unit_test(an_option_has_one_name),
         cmocka_unit_test(a_text_sets_an_option),
         cmocka_unit_test(rules_none_drops_the_jobs_actions),
         cmocka_unit_test(wrong_texts_are_refused),

@@ -368,7 +368,7 @@ static void scaled_steps_are_skipped_by_all_threads(void **state)
         engine_mlp(&net, 64);
         sonde_nn_options_init(&options);
         options.threads = shapes[i][0];
-        options.replication_factor = shapes[i][1];
+        options.replicas = shapes[i][1];
         options.gradient_accumulation = shapes[i][2];
         must(sonde_nn_session_create(net.model, &options, &adam, &session, &engine_diag));
         anchor(session, "lossScaling___default");

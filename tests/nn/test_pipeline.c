@@ -84,7 +84,7 @@ static void open_job(job *j, const how *h)
     options.device_iterations = 2;
     options.gradient_accumulation = h->accumulation;
     options.threads = h->threads;
-    options.replication_factor = h->replicas > 0 ? h->replicas : 1;
+    options.replicas = h->replicas > 0 ? h->replicas : 1;
     must(sonde_nn_session_create(j->net.model, &options, &adam, &j->session,
                                  &engine_diag));
     if (h->observed != 0) {
@@ -370,12 +370,12 @@ static void what_cannot_be_a_pipeline_is_refused(void **state)
     options.execution = SONDE_NN_SHARDED;
     taken(net.model, &options);
     options.execution = SONDE_NN_SEQUENTIAL;
-    options.replication_factor = 2;
+    options.replicas = 2;
     taken(net.model, &options);
     options.execution = SONDE_NN_PIPELINED;
     refused(net.model, &options, SONDE_EINVAL,
             "gradient_accumulation: 2 (expected at least 3, the stages of a pipeline)");
-    options.replication_factor = 1;
+    options.replicas = 1;
     options.execution = (sonde_nn_execution)9;
     refused(net.model, &options, SONDE_EINVAL,
             "execution: 9 (expected pipelined (0), sharded (1) or sequential (2))");

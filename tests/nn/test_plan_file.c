@@ -52,7 +52,7 @@ static sonde_nn_session *open_session(sonde_nn_model *model, const setting *s)
     optimizer.automatic_loss_scaling = s->scaled;
     sonde_nn_options_init(&options);
     options.gradient_accumulation = s->accumulation;
-    options.replication_factor = s->replicas;
+    options.replicas = s->replicas;
     options.threads = s->threads;
     options.random_seed = 7;
     must(sonde_nn_session_create(model, &options, &optimizer, &session, &engine_diag));

@@ -145,7 +145,7 @@ static sonde_nn_session *open_session(const engine_net *net, const how *h, int r
     sonde_nn_options_init(&options);
     options.device_iterations = h->iterations;
     options.gradient_accumulation = h->accumulation;
-    options.replication_factor = replicas;
+    options.replicas = replicas;
     must(sonde_nn_session_create(net->model, &options, &optimizer, &session,
                                  &engine_diag));
     must(sonde_nn_session_set(session, SONDE_OPTIONS(sonde_nn_session, .ranks = with),

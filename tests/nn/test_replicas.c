@@ -110,7 +110,7 @@ static void open_job(job *j, const how *h)
     sonde_nn_options_init(&options);
     options.device_iterations = h->iterations;
     options.gradient_accumulation = h->accumulation;
-    options.replication_factor = h->replicas;
+    options.replicas = h->replicas;
     options.threads = h->threads;
     options.reduction = h->sum ? SONDE_NN_REDUCTION_SUM : SONDE_NN_REDUCTION_MEAN;
     must(sonde_nn_session_create(j->net.model, &options, &h->optimizer, &j->session,
@@ -406,7 +406,7 @@ static void outputs_and_anchors_have_a_place_for_each_replica(void **state)
     memcpy(want, narrow.data, (size_t)sonde_view_count(&narrow) * sizeof *want);
     sonde_nn_session_destroy(session);
     options.device_iterations = 2;
-    options.replication_factor = 3;
+    options.replicas = 3;
     must(sonde_nn_session_create(net.model, &options, NULL, &session, &engine_diag));
     must(sonde_nn_session_anchor(session, "last", "fc2_output_0", SONDE_ANCHOR_FINAL, 0,
                                  &engine_diag));
@@ -521,7 +521,7 @@ static void a_resumed_run_equals_an_uninterrupted_one(void **state)
             engine_train(&broken.net, broken.session, (uint64_t)k);
         }
         must(sonde_nn_checkpoint_describe(path, &info, &engine_diag));
-        assert_int_equal(info.replication_factor, 2);
+        assert_int_equal(info.replicas, 2);
         (void)unlink(path);
         assert_int_equal(whole.sink.count, broken.sink.count);
         for (size_t k = 0; k < broken.sink.count; k++) {
@@ -542,8 +542,8 @@ static void what_cannot_be_is_refused(void **state)
         int replicas, accumulation;
         const char *want;
     } bad[] = {
-        {0, 1, "replication_factor: 0 (expected 1 to 1024)"},
-        {1025, 1, "replication_factor: 1025 (expected 1 to 1024)"},
+        {0, 1, "replicas: 0 (expected 1 to 1024)"},
+        {1025, 1, "replicas: 1025 (expected 1 to 1024)"},
         {1024, 1 << 22,
          "device_iterations: 4294967296 (expected at most 2147483647 micro-batches a "
          "call)"}};
@@ -556,7 +556,7 @@ static void what_cannot_be_is_refused(void **state)
     engine_mlp(&net, 4);
     for (size_t i = 0; i < SONDE_COUNT_OF(bad); i++) {
         sonde_nn_options_init(&options);
-        options.replication_factor = bad[i].replicas;
+        options.replicas = bad[i].replicas;
         options.gradient_accumulation = bad[i].accumulation;
         must(sonde_nn_session_create(net.model, &options, &engine_sgd, &session,
                                      &engine_diag));
@@ -565,7 +565,7 @@ static void what_cannot_be_is_refused(void **state)
         sonde_nn_session_destroy(session);
     }
     sonde_nn_options_init(&options);
-    options.replication_factor = 3;
+    options.replicas = 3;
     must(sonde_nn_session_create(net.model, &options, &engine_sgd, &session,
                                  &engine_diag));
     engine_batch_init(&batch, &net, 4 * 3 - 1, 1); /* does not divide */

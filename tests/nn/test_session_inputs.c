@@ -223,10 +223,9 @@ static void refuse_options(bool training, const sonde_nn_options *options, sonde
     /* other options, and it is well */
     must(sonde_nn_session_set(
         session,
-        SONDE_OPTIONS(sonde_nn_session,
-                      .options = SONDE_OPTIONS(sonde_nn, .device_iterations = 1,
-                                               .gradient_accumulation = 1,
-                                               .replication_factor = 1)),
+        SONDE_OPTIONS(sonde_nn_session, .options = SONDE_OPTIONS(
+                                            sonde_nn, .device_iterations = 1,
+                                            .gradient_accumulation = 1, .replicas = 1)),
         &engine_diag));
     must(sonde_nn_session_compile(session, &engine_diag));
     assert_non_null(sonde_nn_session_catalogue(session));
@@ -318,7 +317,7 @@ static void the_environment_has_the_last_word(void **state)
     must(sonde_nn_session_describe(session, &info, &engine_diag));
     assert_int_equal(info.device_iterations, 3);
     assert_int_equal(info.gradient_accumulation, 2);
-    assert_int_equal(info.replication_factor, 2);
+    assert_int_equal(info.replicas, 2);
     assert_int_equal(info.batch_size, 5);
     assert_int_equal(info.combined_batch, 60);
     engine_train(&net, session, 0);

@@ -109,7 +109,7 @@ typedef struct sonde_nn_job_info {
     float test_share;               /* of data without a test set; 0: a tenth */
     int64_t split_seed;             /* draws that test set */
     int64_t synthetic;              /* samples to draw instead of the data; 0: none are */
-    bool no_standardise;   /* columns of a table are not brought to mean 0 and spread 1 */
+    bool no_standardize;   /* columns of a table are not brought to mean 0 and spread 1 */
     int tokens;            /* of text: 0 bytes, 1 byte pairs */
     int64_t vocabulary;    /* of byte pairs that are learnt; 0: 512 */
     const char *tokenizer; /* a file or folder that has them; "" */
@@ -134,7 +134,7 @@ typedef struct sonde_nn_job_info {
     sonde_nn_job_rules rules;
     sonde_nn_job_record record;
     sonde_nn_job_target target;
-    sonde_nn_rate rate; /* how the learning rate changes; a trainer sets its total */
+    sonde_nn_rate schedule;   /* of the learning rate; a trainer sets its total */
     sonde_nn_job_texts rates; /* "STEP=RATE", the table of the rate; not checked */
     sonde_dtype input_dtype;  /* of samples: SONDE_F32, or SONDE_I64 for tokens */
     int class_axis;           /* dimension of the classes in the model's output */
@@ -156,7 +156,7 @@ typedef struct sonde_nn_job_group {
     const char *name, *params;
     sonde_nn_optimizer optimizer;
     bool scheduled; /* it has keys of a schedule; else the section's applies */
-    sonde_nn_rate rate;
+    sonde_nn_rate schedule;
     sonde_nn_job_texts rates; /* as in sonde_nn_job_info */
 } sonde_nn_job_group;
 
@@ -281,7 +281,8 @@ typedef struct sonde_nn_option {
     const char *help;
     int64_t least, most;      /* of COUNT */
     double least_real, below; /* of REAL: least_real <= value < below */
-    size_t offset, size;      /* of the value in sonde_nn_job_info */
+    const char *field;        /* of sonde_nn_job_info */
+    size_t offset, size;      /* of the value there */
     const char *variable;     /* that sets it too, if its own is unset; NULL: none */
 } sonde_nn_option;
 

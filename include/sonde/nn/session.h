@@ -83,7 +83,7 @@ typedef struct sonde_nn_options {
     size_t size;               /* sizeof(sonde_nn_options) */
     int device_iterations;     /* D: steps a call; 1 */
     int gradient_accumulation; /* G: micro-batches a step; 1, and only 1 for inference */
-    int replication_factor; /* R: copies of the network, each with threads of its own and
+    int replicas; /* R: copies of the network, each with threads of its own and
                                   a micro-batch of its own at a time; 1 */
     sonde_nn_reduction reduction;
     uint64_t random_seed;          /* of all random numbers drawn while running */
@@ -224,7 +224,7 @@ typedef struct sonde_nn_session_info {
     int64_t batch_size;    /* of a micro-batch */
     int device_iterations; /* D, G and R, after the environment's overrides */
     int gradient_accumulation;
-    int replication_factor;
+    int replicas;
     int ranks;                     /* that train together; 1: this process alone */
     sonde_anchor_mode output_mode; /* after them, too */
     int64_t combined_batch;        /* samples a call in this rank: batch_size D G R */
@@ -316,7 +316,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_share(sonde_nn_session *sessi
 typedef struct sonde_nn_checkpoint_info {
     int64_t step;
     bool settings; /* false: the file lacks those below */
-    int64_t batch_size, device_iterations, gradient_accumulation, replication_factor;
+    int64_t batch_size, device_iterations, gradient_accumulation, replicas;
     int64_t ranks;
     uint64_t random_seed;
     float learning_rate;

@@ -8,7 +8,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "export/export.h"
-#include "base/given.h"
+#include "base/options.h"
 
 #include <errno.h>
 #include <stdio.h>

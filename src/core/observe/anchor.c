@@ -15,8 +15,8 @@
 #include "base/memory.h"
 #include "observe/accumulate.h"
 #include "observe/tensor_names.h"
-#include "base/given.h"
-#include "base/point.h"
+#include "base/options.h"
+#include "base/number.h"
 
 #include <stdbool.h>
 #include <stddef.h>

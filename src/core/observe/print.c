@@ -7,9 +7,9 @@
  */
 #include "base/fail.h"
 #include "base/memory.h"
-#include "base/given.h"
+#include "base/options.h"
 #include "base/macros.h"
-#include "base/point.h"
+#include "base/number.h"
 #include "observe/print_format.h"
 #include "tensor/convert.h"
 #include <sonde/error.h>

@@ -5,7 +5,7 @@
 #include "rules/rule_file.h"
 #include "base/fail.h"
 #include "base/macros.h"
-#include "base/point.h"
+#include "base/number.h"
 
 #include <ctype.h>
 #include <math.h>

@@ -5,8 +5,8 @@
 #include "rules/rule_file.h"
 #include "base/fail.h"
 #include "base/memory.h"
-#include "base/object.h"
-#include "base/point.h"
+#include "base/shared_object.h"
+#include "base/number.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

@@ -4,7 +4,7 @@
 #include "rules/engine.h"
 #include "base/fail.h"
 #include "base/memory.h"
-#include "base/point.h"
+#include "base/number.h"
 #include "rules/rule_file.h"
 
 #include <stdio.h>

@@ -11,9 +11,9 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "nn/data/input.h"
-#include "base/given.h"
-#include "base/point.h"
+#include "nn/data/files.h"
+#include "base/options.h"
+#include "base/number.h"
 
 #include <sonde/nn/dataset.h>
 

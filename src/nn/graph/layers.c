@@ -3,7 +3,7 @@
  */
 #include "nn/graph/layer.h"
 #include "base/memory.h"
-#include "base/given.h"
+#include "base/options.h"
 #include "base/macros.h"
 
 #include <string.h>

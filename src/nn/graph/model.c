@@ -4,7 +4,7 @@
  */
 #include "base/fail.h"
 #include "base/memory.h"
-#include "base/point.h"
+#include "base/number.h"
 #include "base/random.h"
 #include "nn/graph/layer.h"
 #include "nn/graph/stored_tensors.h"

@@ -110,7 +110,7 @@ static sonde_err read_group(const sonde__yaml_reader *reader, const sonde__yaml 
     }
     read.optimizer = own.optimizer;
     read.scheduled = has_schedule(entry);
-    read.rate = own.rate;
+    read.schedule = own.schedule;
     read.rates = own.rates;
     *group = read;
     return SONDE_OK;

@@ -12,7 +12,7 @@
  * LogSoftmax, else cross_entropy.
  */
 #include "base/fail.h"
-#include "base/given.h"
+#include "base/options.h"
 #include "base/memory.h"
 #include "base/python_run.h"
 #include "base/whole_file.h"

@@ -16,7 +16,7 @@
 #include "nn/job/job.h"
 #include "base/fail.h"
 #include "base/memory.h"
-#include "base/point.h"
+#include "base/number.h"
 
 #include <sonde/nn/job.h>
 #include <sonde/nn/plan.h>
@@ -318,8 +318,9 @@ static void write_value(const writer *w, const sonde_nn_option *row, const void 
 /* The numbers of a group that groups may have of their own. */
 static void write_group(const writer *w, const sonde_nn_job_group *group)
 {
-    sonde_nn_job_info info = {
-        .optimizer = group->optimizer, .rate = group->rate, .rates = group->rates};
+    sonde_nn_job_info info = {.optimizer = group->optimizer,
+                              .schedule = group->schedule,
+                              .rates = group->rates};
     const sonde_nn_option *row = NULL;
 
     (void)fputs("{\"name\": ", w->stream);

@@ -2,7 +2,7 @@
  * plan_file.c - a session saved in a file, and made anew from one.
  */
 #include "base/fail.h"
-#include "base/given.h"
+#include "base/options.h"
 #include "base/memory.h"
 #include "base/whole_file.h"
 #include "nn/graph/graph_packed.h"

@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "nn/ranks/ranks.h"
 #include "nn/run/session_state.h"
-#include "base/given.h"
+#include "base/options.h"
 
 #include <sonde/log.h>
 
@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <math.h>
 
 /* === inputs ========================================================================= */
 
@@ -36,7 +37,7 @@ static void explain_batch(const sonde_nn_session *session, const sonde__op_shape
                        ": batch_size %" PRId64
                        " of device_iterations %d, gradient_accumulation %d, replicas %d",
                        session->program.batch_size, options->device_iterations,
-                       options->gradient_accumulation, options->replication_factor);
+                       options->gradient_accumulation, options->replicas);
     }
 }
 
@@ -397,8 +398,8 @@ sonde_err sonde_nn_session_describe(const sonde_nn_session *session,
     SONDE__TRY(sonde__graph_expect(info, "info", diag));
     options = &session->options;
     *info = (sonde_nn_session_info){
-        .arena_bytes = session->plan.arena_bytes * (size_t)options->replication_factor,
-        .largest_live = session->plan.largest_live * (size_t)options->replication_factor,
+        .arena_bytes = session->plan.arena_bytes * (size_t)options->replicas,
+        .largest_live = session->plan.largest_live * (size_t)options->replicas,
         .state_bytes = count_state_bytes(session),
         .op_count = session->plan.step_count,
         .threads = session->lanes * session->width,
@@ -406,11 +407,11 @@ sonde_err sonde_nn_session_describe(const sonde_nn_session *session,
         .batch_size = session->program.batch_size,
         .device_iterations = options->device_iterations,
         .gradient_accumulation = options->gradient_accumulation,
-        .replication_factor = options->replication_factor,
+        .replicas = options->replicas,
         .ranks = sonde_nn_ranks_count(session->ranks),
         .output_mode = options->output_mode,
         .combined_batch = session->program.batch_size * options->device_iterations *
-                          options->gradient_accumulation * options->replication_factor,
+                          options->gradient_accumulation * options->replicas,
         .output_count = session->plan.output_count,
         .latency = sonde__session_latency_get(&session->latency)};
     return SONDE_OK;
@@ -533,4 +534,75 @@ sonde_err sonde_nn_session_heed(sonde_nn_session *session, sonde_diag *diag)
     return session->stopped ? sonde__fail(diag, SONDE_EINTERRUPTED, "control", NULL, "%s",
                                           session->stop.text)
                             : SONDE_OK;
+}
+
+/* === durations of calls ============================================================ */
+
+/*
+ * How long calls of run took: counts by duration, 32 to an octave, so that a
+ * percentile is known to 3 %.
+ */
+
+enum { SHARES = 32, SHARES_LOG2 = 5, LONGEST_LOG2 = 45 }; /* ns; 2^45 are ten hours */
+
+static size_t bucket_of(uint64_t ns)
+{
+    int log2 = SHARES_LOG2;
+
+    if (ns < SHARES) {
+        return (size_t)ns;
+    }
+    ns = ns < (UINT64_C(1) << LONGEST_LOG2) ? ns : (UINT64_C(1) << LONGEST_LOG2) - 1;
+    log2 = 63 - __builtin_clzll(ns);
+    return (size_t)(log2 - SHARES_LOG2 + 1) * SHARES +
+           (size_t)(ns >> (log2 - SHARES_LOG2)) - SHARES;
+}
+
+/* The middle of a bucket, in seconds. */
+static double duration_of(size_t bucket)
+{
+    const int octave = (int)(bucket / SHARES);
+    const double share = (double)(bucket % SHARES);
+
+    return 1e-9 * (octave == 0 ? share : ldexp(SHARES + share + 0.5, octave - 1));
+}
+
+void sonde__session_latency_add(sonde__session_latency *latency, double seconds)
+{
+    const double ns = seconds > 0.0 ? seconds * 1e9 : 0.0;
+
+    latency->least = latency->calls == 0 ? seconds : fmin(latency->least, seconds);
+    latency->most = fmax(latency->most, seconds);
+    latency->sum += seconds;
+    latency->calls++;
+    latency->counts[bucket_of((uint64_t)ns)]++;
+}
+
+/* The duration that a share of the calls did not exceed. */
+static double percentile(const sonde__session_latency *latency, double share)
+{
+    const int64_t wanted = (int64_t)ceil(share * (double)latency->calls);
+    int64_t count = 0;
+
+    for (size_t i = 0; i < SONDE__LATENCY_BUCKETS; i++) {
+        count += latency->counts[i];
+        if (count >= wanted) {
+            return fmin(fmax(duration_of(i), latency->least), latency->most);
+        }
+    }
+    return latency->most;
+}
+
+sonde_nn_latency sonde__session_latency_get(const sonde__session_latency *latency)
+{
+    if (latency->calls == 0) {
+        return (sonde_nn_latency){.calls = 0};
+    }
+    return (sonde_nn_latency){.calls = latency->calls,
+                              .minimum = latency->least,
+                              .mean = latency->sum / (double)latency->calls,
+                              .median = percentile(latency, 0.5),
+                              .p90 = percentile(latency, 0.9),
+                              .p99 = percentile(latency, 0.99),
+                              .maximum = latency->most};
 }

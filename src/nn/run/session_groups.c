@@ -162,8 +162,7 @@ static void show_numbers(const sonde_nn_session *session, float loss_scale)
 void sonde__session_set_live(const sonde_nn_session *session)
 {
     const int summed = session->options.gradient_accumulation *
-                       session->options.replication_factor *
-                       sonde_nn_ranks_count(session->ranks);
+                       session->options.replicas * sonde_nn_ranks_count(session->ranks);
     const float loss_scale = loss_scale_of(session);
     const float scale =
         (session->options.reduction == SONDE_NN_REDUCTION_MEAN ? 1.0F / (float)summed

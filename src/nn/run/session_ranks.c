@@ -41,7 +41,7 @@ static uint64_t digest(const sonde_nn_session *session)
     uint64_t hash = sonde__ranks_mix(SONDE__RANKS_SEED, options->device_iterations);
 
     hash = sonde__ranks_mix(hash, options->gradient_accumulation);
-    hash = sonde__ranks_mix(hash, options->replication_factor);
+    hash = sonde__ranks_mix(hash, options->replicas);
     hash = sonde__ranks_mix(hash, (int64_t)options->reduction);
     hash = sonde__ranks_mix(hash, (int64_t)options->random_seed);
     hash = sonde__ranks_mix(hash, session->program.batch_size);

@@ -220,7 +220,7 @@ void *sonde__session_buffer_data(const execution *run, const sonde__plan_buffer 
 static inline int64_t sonde__session_flat_count(const sonde_nn_options *options)
 {
     return (int64_t)options->device_iterations * options->gradient_accumulation *
-           options->replication_factor;
+           options->replicas;
 }
 /* The micro-batch's place in the flat order of a call. */
 size_t sonde__session_flat(const sonde_nn_session *session,

@@ -4,7 +4,7 @@
 #include "nn/train/train_state.h"
 #include "base/fail.h"
 #include "base/memory.h"
-#include "base/given.h"
+#include "base/options.h"
 
 #include <math.h>
 #include <string.h>
@@ -165,7 +165,7 @@ static sonde_err make(sonde_nn_model *model, const sonde_nn_evaluator_options *g
     evaluator->session.on_progress = NULL;
     evaluator->session.device_iterations = 1;
     evaluator->session.gradient_accumulation = 1;
-    evaluator->session.replication_factor = 1;
+    evaluator->session.replicas = 1;
     evaluator->session.output_mode = SONDE_ANCHOR_ALL;
     evaluator->session.fixed_batch = true;
     *out = evaluator;

@@ -2,7 +2,7 @@
  * generate.c - see sonde_nn_generate in evaluator.h.
  */
 #include "base/fail.h"
-#include "base/given.h"
+#include "base/options.h"
 #include "base/memory.h"
 #include "base/random.h"
 

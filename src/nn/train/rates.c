@@ -6,7 +6,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "base/point.h"
+#include "base/number.h"
 
 #include <sonde/nn/job.h>
 
@@ -103,7 +103,7 @@ sonde_err sonde__train_take_rate(sonde_nn_trainer *trainer, sonde_diag *diag)
         trainer->job != NULL ? sonde_nn_job_get_info(trainer->job) : NULL;
 
     if (info != NULL) {
-        SONDE__TRY(take_job_rate(&info->rate, &info->rates, &trainer->rate, diag));
+        SONDE__TRY(take_job_rate(&info->schedule, &info->rates, &trainer->rate, diag));
     } else if (trainer->options.rate != NULL) {
         trainer->rate = *trainer->options.rate;
     }
@@ -122,8 +122,9 @@ static sonde_err read_job_group(const sonde_nn_trainer *trainer, size_t i,
     *params = given.params;
     *group = (sonde__train_group){
         .name = given.name, .optimizer = given.optimizer, .own = given.scheduled};
-    return given.scheduled ? take_job_rate(&given.rate, &given.rates, &group->rate, diag)
-                           : SONDE_OK;
+    return given.scheduled
+               ? take_job_rate(&given.schedule, &given.rates, &group->rate, diag)
+               : SONDE_OK;
 }
 
 static sonde__train_group read_given_group(const sonde_nn_group *given,

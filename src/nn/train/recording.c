@@ -4,7 +4,7 @@
 #include "nn/train/train_state.h"
 #include "base/fail.h"
 #include "base/macros.h"
-#include "base/point.h"
+#include "base/number.h"
 
 #include <sonde/log.h>
 
@@ -58,7 +58,7 @@ static const char *smdebug_config(void)
 /* The first option that configures a recording; NULL: none. */
 static const char *any_given(const sonde_nn_job_record *record)
 {
-    return record->every > 0           ? "save_every"
+    return record->every > 0           ? "record_every"
            : record->save_all          ? "save_all"
            : record->include.count > 0 ? "record_include"
            : record->vitals_every > 0  ? "vitals_every"
@@ -329,7 +329,7 @@ static sonde_err check_settings(const sonde_nn_trainer *trainer, sonde_diag *dia
         {"device_iterations", saved->device_iterations, trainer->plan.device_iterations},
         {"gradient_accumulation", saved->gradient_accumulation,
          trainer->plan.gradient_accumulation},
-        {"replicas", saved->replication_factor, trainer->plan.replication_factor},
+        {"replicas", saved->replicas, trainer->plan.replicas},
         {"ranks", saved->ranks, trainer->plan.ranks},
         {"seed", (int64_t)saved->random_seed,
          (int64_t)trainer->session_options.random_seed}};

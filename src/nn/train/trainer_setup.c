@@ -5,7 +5,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "base/given.h"
+#include "base/options.h"
 #include "nn/ranks/ranks.h"
 
 #include <sonde/log.h>

@@ -1,9 +1,9 @@
 /*
- * given.h - option structs as a caller gives them, of this or another version's size.
+ * options.h - option structs as a caller gives them, of this or another version's size.
  * Internal.
  */
-#ifndef SONDE_BASE_GIVEN_H
-#define SONDE_BASE_GIVEN_H
+#ifndef SONDE_BASE_OPTIONS_H
+#define SONDE_BASE_OPTIONS_H
 
 #include <sonde/error.h>
 
