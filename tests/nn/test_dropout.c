@@ -27,7 +27,7 @@ static const sonde__op_kind *kind_named(const char *name)
 static void draw(const sonde__op_kind *kind, const sonde__op_draw *how, float p,
                  const float *x, float *y)
 {
-    const sonde__op_attrs attrs = {.number = {p}, .stream = 3};
+    const sonde__op_attrs attrs = {.p = p, .stream = 3};
     const sonde__op_shape shape = {.dtype = SONDE_F32, .rank = 1, .dim = {COUNT}};
     float copy[COUNT];
     const sonde__op_kernel *kernel = kind->kernels()[0];
@@ -94,7 +94,7 @@ static void attend(const sonde__op_kernel *kernel, const float *x, int parts, fl
                    float *weights)
 {
     static float scratch[1 << 20] __attribute__((aligned(64)));
-    const sonde__op_attrs attrs = {.groups = HEADS, .number = {0.4F}, .stream = 9};
+    const sonde__op_attrs attrs = {.attention = {.heads = HEADS}, .p = 0.4F, .stream = 9};
     const sonde__op_shape rows = {
         .dtype = SONDE_F32, .rank = 3, .dim = {BATCH, TIMES, ROW}};
     const sonde__op_shape square = {
@@ -122,7 +122,7 @@ static void attend_back(const sonde__op_kernel *kernel, const float *x,
                         const float *weights, int parts, const float *dy, float *dx)
 {
     static float scratch[1 << 20] __attribute__((aligned(64))), ds[SQUARES], d[3][INPUT];
-    const sonde__op_attrs attrs = {.groups = HEADS, .number = {0.4F}, .stream = 9};
+    const sonde__op_attrs attrs = {.attention = {.heads = HEADS}, .p = 0.4F, .stream = 9};
     const sonde__op_shape rows = {
         .dtype = SONDE_F32, .rank = 3, .dim = {BATCH, TIMES, ROW}};
     const sonde__op_shape square = {

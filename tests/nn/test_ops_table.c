@@ -173,7 +173,7 @@ static void targets_out_of_range_make_nan(void **state)
                               targets}};
         op_run gradient = {
             .kind = &sonde__op_nll_grad,
-            .attrs = {.rank = 2, .dims = {2, 3}},
+            .attrs = {.loss = {.rank = 2, .dims = {2, 3}}},
             .in_count = 2,
             .in = {{.shape = {.dtype = SONDE_F32}, .data = &dloss}, targets}};
         void *value = NULL, *dlogp = NULL;

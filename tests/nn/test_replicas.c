@@ -17,7 +17,7 @@ static void a_sum_over_replicas_has_one_order(void **state)
 {
     enum { REPLICAS = 5, COUNT = 5003 };
     static float values[REPLICAS][COUNT], sum[COUNT];
-    const sonde__op_attrs attrs = {.groups = REPLICAS};
+    const sonde__op_attrs attrs = {.replicas = {.count = REPLICAS}};
     const sonde__op_shape shape = {.dtype = SONDE_F32, .rank = 1, .dim = {COUNT}};
     const sonde__op_kernel *const *kernels = sonde__op_replica_sum.kernels();
     const void *replicas[REPLICAS];

@@ -12,7 +12,7 @@
 static void reduce(sonde__plan_program *program, sonde__plan_trained *trained,
                    const sonde__op_kind *kind, int count, const char *name)
 {
-    const sonde__op_attrs attrs = {.groups = count};
+    const sonde__op_attrs attrs = {.replicas = {.count = count}};
     sonde__op_graph *graph = &program->graph;
 
     if (trained->gradient == 0 || graph->err != SONDE_OK) {
@@ -52,7 +52,7 @@ static void reduce_all(sonde__plan_program *program)
 
 void sonde__pass_accumulate(sonde__plan_program *program)
 {
-    static const sonde__op_attrs plain_sum = {.scale = 1.0F};
+    static const sonde__op_attrs plain_sum = {.fill = {.value = 1.0F}};
     sonde__op_graph *graph = &program->graph;
 
     graph->pass = SONDE_PASS_BACKWARD;

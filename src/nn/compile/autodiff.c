@@ -103,8 +103,9 @@ void sonde__pass_autodiff(sonde__plan_program *program)
     sonde__op_graph *graph = &program->graph;
     const size_t op_count = graph->op_count;
     const sonde__op_shape *loss_shape = sonde__op_value_shape(graph, graph->loss);
-    sonde__op_attrs one = {
-        .scale = 1.0F, .rank = loss_shape->rank, .scaled = sonde__plan_scales(program)};
+    sonde__op_attrs one = {.fill = {.value = 1.0F,
+                                    .rank = loss_shape->rank,
+                                    .scaled = sonde__plan_scales(program)}};
     bool *needs = sonde__calloc(program->forward_values, sizeof *needs);
 
     if (needs == NULL) {
@@ -112,7 +113,7 @@ void sonde__pass_autodiff(sonde__plan_program *program)
         return;
     }
     for (int i = 0; i < loss_shape->rank; i++) {
-        one.dims[i] = loss_shape->dim[i];
+        one.fill.dims[i] = loss_shape->dim[i];
     }
     mark_differentiable(graph, needs);
     graph->pass = SONDE_PASS_BACKWARD;

@@ -59,8 +59,8 @@ static sonde__graph_node_op *op_reading(const sonde__op_graph *graph,
 static bool is_two_by_two(const sonde__op_attrs *attrs)
 {
     for (int i = 0; i < 2; i++) {
-        if (attrs->kernel[i] != 2 || attrs->stride[i] != 2 || attrs->padding[i] != 0 ||
-            attrs->dilation[i] != 1) {
+        if (attrs->window.kernel[i] != 2 || attrs->window.stride[i] != 2 ||
+            attrs->window.padding[i] != 0 || attrs->window.dilation[i] != 1) {
             return false;
         }
     }

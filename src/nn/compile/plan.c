@@ -264,12 +264,22 @@ static sonde_err join_ranks(const sonde__plan_program *program, sonde__plan *pla
     return SONDE_OK;
 }
 
+/* Which of the plan's numbers a step reads: those of its parameter's group. */
+static int numbers_of(const sonde__plan_step *step)
+{
+    const struct sonde__attrs_update *update = &step->attrs.update;
+
+    return step->kind->fields == &sonde__op_fields_update
+               ? 2 * update->group + (update->bare ? 1 : 0)
+               : 0;
+}
+
 static sonde_err make_calls(sonde__plan *plan, sonde_diag *diag)
 {
     for (size_t i = 0; i < plan->step_count; i++) {
         sonde__plan_step *step = &plan->steps[i];
 
-        step->call.live = plan->live[2 * step->attrs.group + (step->attrs.bare ? 1 : 0)];
+        step->call.live = plan->live[numbers_of(step)];
         step->call.draw = &plan->draw;
         for (int k = 0; k < step->call.in_count; k++) {
             const sonde__plan_buffer *buffer =

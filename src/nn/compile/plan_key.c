@@ -36,8 +36,7 @@ static void pack_step(sonde__packer *out, const sonde__plan_step *step)
     sonde__pack_text(out, step->kind->name);
     sonde__pack_text(out, step->kernel->name);
     sonde__pack_text(out, step->module);
-    sonde__pack_struct(out, &step->attrs, sonde__graph_attrs_fields,
-                       sonde__graph_attrs_count);
+    sonde__graph_pack_attrs(out, step->kind, &step->attrs);
     pack_operands(out, step->call.in, step->in_buffer, step->call.in_count);
     pack_operands(out, step->call.out, step->out_buffer, step->call.out_count);
     sonde__pack_u32(out, (uint32_t)step->parts);

@@ -12,9 +12,9 @@
 #include "base/packed.h"
 #include "nn/graph/graph.h"
 
-/* Fields of sonde__op_attrs, all of them. */
-extern const sonde__packed_field sonde__graph_attrs_fields[];
-extern const size_t sonde__graph_attrs_count;
+/* The attrs of an op of a kind. */
+void sonde__graph_pack_attrs(sonde__packer *out, const sonde__op_kind *kind,
+                             const sonde__op_attrs *attrs);
 
 /* The kind of a name; NULL: none. */
 const sonde__op_kind *sonde__graph_find_kind(const char *name);

@@ -186,7 +186,7 @@ sonde_nn_value sonde_nn_relu(sonde_nn_model *model, const char *name, sonde_nn_v
 sonde_nn_value sonde_nn_softmax(sonde_nn_model *model, const char *name, sonde_nn_value x,
                                 int axis)
 {
-    const sonde__op_attrs attrs = {.axis = axis};
+    const sonde__op_attrs attrs = {.along = {.axis = axis}};
 
     return one_op(model, name, &sonde__op_softmax, &attrs, &x, 1);
 }
@@ -194,7 +194,7 @@ sonde_nn_value sonde_nn_softmax(sonde_nn_model *model, const char *name, sonde_n
 sonde_nn_value sonde_nn_log_softmax(sonde_nn_model *model, const char *name,
                                     sonde_nn_value x, int axis)
 {
-    const sonde__op_attrs attrs = {.axis = axis};
+    const sonde__op_attrs attrs = {.along = {.axis = axis}};
 
     return one_op(model, name, &sonde__op_log_softmax, &attrs, &x, 1);
 }
@@ -212,7 +212,7 @@ sonde_nn_value sonde_nn_flatten(sonde_nn_model *model, const char *name, sonde_n
 sonde_nn_value sonde_nn_nll_loss(sonde_nn_model *model, const char *name,
                                  sonde_nn_value log_probabilities, sonde_nn_value target)
 {
-    const sonde__op_attrs attrs = {.mean = true};
+    const sonde__op_attrs attrs = {.loss = {.mean = true}};
     const sonde_nn_value in[2] = {log_probabilities, target};
 
     return one_op(model, name, &sonde__op_nll, &attrs, in, 2);
@@ -222,7 +222,8 @@ sonde_nn_value sonde_nn_cross_entropy(sonde_nn_model *model, const char *name,
                                       sonde_nn_value logits, sonde_nn_value target)
 {
     sonde__graph_layer layer;
-    const sonde__op_attrs softmax = {.axis = 1}, nll = {.mean = true};
+    const sonde__op_attrs softmax = {.along = {.axis = 1}},
+                          nll = {.loss = {.mean = true}};
     sonde_nn_value in[2] = {0, target};
 
     if (!sonde__graph_layer_begin(model, &layer, name)) {
@@ -290,8 +291,8 @@ sonde_nn_value sonde_nn_cross_entropy_with(sonde_nn_model *model, const char *na
 {
     sonde_nn_cross_entropy_options taken;
     sonde__graph_layer layer;
-    sonde__op_attrs softmax = {.axis = 1};
-    sonde__op_attrs nll = {.mean = true};
+    sonde__op_attrs softmax = {.along = {.axis = 1}};
+    sonde__op_attrs nll = {.loss = {.mean = true}};
     sonde_nn_value in[3] = {logits, target, 0};
     int count = 2;
 
@@ -303,12 +304,12 @@ sonde_nn_value sonde_nn_cross_entropy_with(sonde_nn_model *model, const char *na
     if (!check_entropy(&layer, in, &taken)) {
         return 0;
     }
-    softmax.axis = taken.axis == 0 ? 1 : taken.axis;
-    nll = (sonde__op_attrs){.mean = !taken.sum,
-                            .axis = softmax.axis,
-                            .number = {taken.label_smoothing},
-                            .choice = taken.ignores ? 1 : 0,
-                            .groups = taken.ignore_index};
+    softmax.along.axis = taken.axis == 0 ? 1 : taken.axis;
+    nll = (sonde__op_attrs){.loss = {.mean = !taken.sum,
+                                     .axis = softmax.along.axis,
+                                     .label_smoothing = taken.label_smoothing,
+                                     .ignores = taken.ignores,
+                                     .ignore_index = taken.ignore_index}};
     sonde__graph_layer_input(&layer, logits);
     sonde__graph_layer_input(&layer, target);
     if (taken.weight != NULL && taken.weights > 0) {
@@ -336,7 +337,7 @@ sonde_nn_value sonde_nn_add(sonde_nn_model *model, const char *name, sonde_nn_va
 sonde_nn_value sonde_nn_reshape(sonde_nn_model *model, const char *name, sonde_nn_value x,
                                 int rank, const int64_t *shape)
 {
-    sonde__op_attrs attrs = {.rank = rank};
+    sonde__op_attrs attrs = {.shape = {.rank = rank}};
 
     if (model == NULL) {
         return 0;
@@ -352,7 +353,7 @@ sonde_nn_value sonde_nn_reshape(sonde_nn_model *model, const char *name, sonde_n
                                  "shape is NULL");
     }
     for (int i = 0; i < rank; i++) {
-        attrs.dims[i] = shape[i];
+        attrs.shape.dims[i] = shape[i];
     }
     return one_op(model, name, &sonde__op_reshape, &attrs, &x, 1);
 }

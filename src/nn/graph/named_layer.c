@@ -110,8 +110,9 @@ sonde_nn_value sonde__graph_reduce_loss(sonde__graph_layer *layer,
                                         sonde_nn_value losses)
 {
     const int rank = sonde__graph_shape(layer->model, losses)->rank;
-    const sonde__op_attrs all = {.axes = (1U << (unsigned)rank) - 1U,
-                                 .mean = attrs->reduction == SONDE__REDUCE_MEAN};
+    const sonde__op_attrs all = {
+        .reduce = {.axes = (1U << (unsigned)rank) - 1U,
+                   .mean = attrs->reduction == SONDE__REDUCE_MEAN}};
 
     return losses == 0 || attrs->reduction == SONDE__REDUCE_NONE
                ? losses

@@ -52,7 +52,7 @@ static void relu_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_relu = {
     .name = "Relu",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(none, 1, 1, 1),
     .infer = relu_infer,
     .gradient = relu_gradient,
     .kernels = relu_kernels,
@@ -90,7 +90,7 @@ SONDE__HALF_KERNELS(relu_grad)
 
 const sonde__op_kind sonde__op_relu_grad = {
     .name = "ReluGrad",
-    SONDE__OPERANDS(2, 2, 1),
+    SONDE__OPERANDS(none, 2, 2, 1),
     .infer = relu_grad_infer,
     .kernels = relu_grad_kernels,
     .halves = SONDE__HALVES_KEPT,
@@ -162,7 +162,7 @@ ACTIVATION(tanh, tanh(x), 1.0 - y * y)
 
 const sonde__op_kind sonde__op_sigmoid = {
     .name = "Sigmoid",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(none, 1, 1, 1),
     .infer = activation_infer,
     .gradient = sigmoid_gradient,
     .kernels = sigmoid_kernels,
@@ -170,7 +170,7 @@ const sonde__op_kind sonde__op_sigmoid = {
 
 const sonde__op_kind sonde__op_tanh = {
     .name = "Tanh",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(none, 1, 1, 1),
     .infer = activation_infer,
     .gradient = tanh_gradient,
     .kernels = tanh_kernels,
@@ -178,14 +178,14 @@ const sonde__op_kind sonde__op_tanh = {
 
 const sonde__op_kind sonde__op_sigmoid_grad = {
     .name = "SigmoidGrad",
-    SONDE__OPERANDS(2, 2, 1),
+    SONDE__OPERANDS(none, 2, 2, 1),
     .infer = gradient_infer,
     .kernels = sigmoid_grad_kernels,
 };
 
 const sonde__op_kind sonde__op_tanh_grad = {
     .name = "TanhGrad",
-    SONDE__OPERANDS(2, 2, 1),
+    SONDE__OPERANDS(none, 2, 2, 1),
     .infer = gradient_infer,
     .kernels = tanh_grad_kernels,
 };

@@ -66,7 +66,7 @@ SONDE__KERNELS(adagrad, sonde__kernel_adagrad_fast)
 
 const sonde__op_kind sonde__op_adagrad = {
     .name = "Adagrad",
-    SONDE__OPERANDS(4, 4, 3),
+    SONDE__OPERANDS(update, 4, 4, 3),
     .out_names = {NULL, "SquareSum", "Step"},
     .infer = adagrad_infer,
     .kernels = adagrad_kernels,

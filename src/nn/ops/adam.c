@@ -94,7 +94,7 @@ SONDE__KERNELS(adam, sonde__kernel_adam_fast)
 
 const sonde__op_kind sonde__op_adam = {
     .name = "Adam",
-    SONDE__OPERANDS(5, 5, 4),
+    SONDE__OPERANDS(update, 5, 5, 4),
     .out_names = {NULL, "FirstMoment", "SecondMoment", "Step"},
     .infer = adam_infer,
     .kernels = adam_kernels,

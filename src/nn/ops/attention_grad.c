@@ -9,8 +9,6 @@
 
 #include <string.h>
 
-extern const sonde__op_kind sonde__op_attention_grad, sonde__op_self_attention_grad;
-
 static bool is_f32(const sonde__op_call *call)
 {
     return call->in[0].shape.dtype == SONDE_F32;
@@ -205,7 +203,7 @@ static void products_of_scores(const grad_operands *g, int64_t number,
 static size_t part_scratch(const sonde__op_call *call, const sonde__op_heads *h)
 {
     return sonde__op_head_scratch(call, h) +
-           sonde__op_head_bytes(h) * (call->attrs->number[0] > 0.0F ? 2U : 1U);
+           sonde__op_head_bytes(h) * (call->attrs->p > 0.0F ? 2U : 1U);
 }
 
 static void grad_products(const sonde__op_call *call, int part, int parts, bool is_packed)
@@ -307,7 +305,7 @@ FAST_ATTENTION(self_attention_grad, self_attention_grad_products, grad_scratch)
 
 const sonde__op_kind sonde__op_attention_grad = {
     .name = "AttentionGrad",
-    SONDE__OPERANDS(5, 5, 4),
+    SONDE__OPERANDS(attention, 5, 5, 4),
     .out_names = {NULL, "GradKey", "GradValue", "GradScores"},
     .infer = attention_grad_infer,
     .kernels = attention_grad_kernels,
@@ -317,7 +315,7 @@ const sonde__op_kind sonde__op_attention_grad = {
 
 const sonde__op_kind sonde__op_self_attention_grad = {
     .name = "SelfAttentionGrad",
-    SONDE__OPERANDS(3, 3, 2),
+    SONDE__OPERANDS(attention, 3, 3, 2),
     .out_names = {NULL, "GradScores"},
     .infer = self_attention_grad_infer,
     .kernels = self_attention_grad_kernels,

@@ -6,7 +6,7 @@
  *                       ceil((i + 1) H / n) - 1
  *
  * as torch.nn.functional.avg_pool2d (without ceil_mode) and adaptive_avg_pool2d. Elements
- * of the padding are 0; they count if attrs.include_pad, otherwise a window is divided by
+ * of the padding are 0; they count if attrs.window.include_pad, otherwise a window is divided by
  * its elements in x. The gradient of an element is the sum, over the windows that hold it,
  * of dy / elements.
  *
@@ -19,10 +19,6 @@
 
 #include <math.h>
 
-extern const sonde__op_kind sonde__op_avg_pool2d, sonde__op_avg_pool2d_grad,
-    sonde__op_adaptive_avg_pool2d, sonde__op_adaptive_avg_pool2d_grad;
-extern const sonde__op_layer sonde__layer_avg_pool2d, sonde__layer_adaptive_avg_pool2d;
-
 /* A window along one dimension: from first, and its elements in x and in all. */
 typedef struct range {
     int64_t first, last; /* exclusive */
@@ -32,8 +28,9 @@ typedef struct range {
 static range window(const sonde__op_attrs *attrs, bool adaptive, int d, int64_t i,
                     int64_t extent)
 {
-    const int64_t size = attrs->kernel[d];
-    int64_t first = i * attrs->stride[d] - attrs->padding[d], last = first + size;
+    const int64_t size = attrs->window.kernel[d];
+    int64_t first = i * attrs->window.stride[d] - attrs->window.padding[d],
+            last = first + size;
 
     if (adaptive) {
         first = i * extent / size;
@@ -41,7 +38,7 @@ static range window(const sonde__op_attrs *attrs, bool adaptive, int d, int64_t 
     }
     return (range){.first = first < 0 ? 0 : first,
                    .last = last > extent ? extent : last,
-                   .all = attrs->include_pad && !adaptive ? size : 0};
+                   .all = attrs->window.include_pad && !adaptive ? size : 0};
 }
 
 static double elements_of(range h, range w)
@@ -60,12 +57,14 @@ static sonde_err avg_pool2d_infer(sonde__op_call *call, sonde__op_attrs *attrs,
     SONDE__TRY(sonde__op_expect_rank(x, 4, "input", "(N, C, H, W)", diag));
     call->out[0].shape = *x;
     for (int d = 0; d < 2; d++) {
-        attrs->dilation[d] = 1;
-        attrs->stride[d] = attrs->stride[d] == 0 ? attrs->kernel[d] : attrs->stride[d];
-        if (attrs->padding[d] * 2 > attrs->kernel[d]) {
+        attrs->window.dilation[d] = 1;
+        attrs->window.stride[d] = attrs->window.stride[d] == 0 ? attrs->window.kernel[d]
+                                                               : attrs->window.stride[d];
+        if (attrs->window.padding[d] * 2 > attrs->window.kernel[d]) {
             return sonde__fail(diag, SONDE_EINVAL, NULL, "at most half of the kernel",
                                "padding %lld of kernel %lld",
-                               (long long)attrs->padding[d], (long long)attrs->kernel[d]);
+                               (long long)attrs->window.padding[d],
+                               (long long)attrs->window.kernel[d]);
         }
         SONDE__TRY(sonde__op_window_count(attrs, d, x->dim[2 + d],
                                           &call->out[0].shape.dim[2 + d], diag));
@@ -81,11 +80,11 @@ static sonde_err adaptive_infer(sonde__op_call *call, sonde__op_attrs *attrs,
     SONDE__TRY(sonde__op_expect_rank(x, 4, "input", "(N, C, H, W)", diag));
     call->out[0].shape = *x;
     for (int d = 0; d < 2; d++) {
-        if (attrs->kernel[d] < 1) {
+        if (attrs->window.kernel[d] < 1) {
             return sonde__fail(diag, SONDE_EINVAL, NULL, "at least 1", "output_size %lld",
-                               (long long)attrs->kernel[d]);
+                               (long long)attrs->window.kernel[d]);
         }
-        call->out[0].shape.dim[2 + d] = attrs->kernel[d];
+        call->out[0].shape.dim[2 + d] = attrs->window.kernel[d];
     }
     return sonde__op_expect_size(&call->out[0].shape, "output", diag);
 }
@@ -226,7 +225,7 @@ SONDE__KERNELS(adaptive_avg_pool2d_grad, NULL)
 
 const sonde__op_kind sonde__op_avg_pool2d = {
     .name = "AvgPool2d",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(window, 1, 1, 1),
     .infer = avg_pool2d_infer,
     .gradient = avg_gradient,
     .kernels = avg_pool2d_kernels,
@@ -235,7 +234,7 @@ const sonde__op_kind sonde__op_avg_pool2d = {
 
 const sonde__op_kind sonde__op_avg_pool2d_grad = {
     .name = "AvgPool2dGrad",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(window, 1, 1, 1),
     .infer = avg_grad_infer,
     .kernels = avg_pool2d_grad_kernels,
     .halves = SONDE__HALVES_TAKEN,
@@ -243,7 +242,7 @@ const sonde__op_kind sonde__op_avg_pool2d_grad = {
 
 const sonde__op_kind sonde__op_adaptive_avg_pool2d = {
     .name = "AdaptiveAvgPool2d",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(window, 1, 1, 1),
     .infer = adaptive_infer,
     .gradient = adaptive_gradient,
     .kernels = adaptive_avg_pool2d_kernels,
@@ -252,7 +251,7 @@ const sonde__op_kind sonde__op_adaptive_avg_pool2d = {
 
 const sonde__op_kind sonde__op_adaptive_avg_pool2d_grad = {
     .name = "AdaptiveAvgPool2dGrad",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(window, 1, 1, 1),
     .infer = adaptive_grad_infer,
     .kernels = adaptive_avg_pool2d_grad_kernels,
     .halves = SONDE__HALVES_TAKEN,
@@ -262,17 +261,17 @@ const sonde__op_layer sonde__layer_avg_pool2d = {
     .name = "avg_pool2d",
     .kind = &sonde__op_avg_pool2d,
     .inputs = 1,
-    .fields = {SONDE__FIELD("kernel_size", SONDE__FIELD_PAIR, kernel, (double)NAN, 1,
-                            1 << 20),
+    .fields = {SONDE__FIELD("kernel_size", SONDE__FIELD_PAIR, window.kernel, (double)NAN,
+                            1, 1 << 20),
                {.key = "stride",
                 .kind = SONDE__FIELD_PAIR,
-                .offset = offsetof(sonde__op_attrs, stride),
+                .offset = offsetof(sonde__op_attrs, window.stride),
                 .least = 1,
                 .most = 1 << 20,
                 .fallback_text = "kernel_size"},
-               SONDE__FIELD("padding", SONDE__FIELD_PAIR, padding, 0, 0, 1 << 20),
-               SONDE__FIELD("count_include_pad", SONDE__FIELD_FLAG, include_pad, 1.0, 0,
-                            1)},
+               SONDE__FIELD("padding", SONDE__FIELD_PAIR, window.padding, 0, 0, 1 << 20),
+               SONDE__FIELD("count_include_pad", SONDE__FIELD_FLAG, window.include_pad,
+                            1.0, 0, 1)},
     .help = "the mean of each window",
 };
 
@@ -280,7 +279,7 @@ const sonde__op_layer sonde__layer_adaptive_avg_pool2d = {
     .name = "adaptive_avg_pool2d",
     .kind = &sonde__op_adaptive_avg_pool2d,
     .inputs = 1,
-    .fields = {SONDE__FIELD("output_size", SONDE__FIELD_PAIR, kernel, (double)NAN, 1,
-                            1 << 20)},
+    .fields = {SONDE__FIELD("output_size", SONDE__FIELD_PAIR, window.kernel, (double)NAN,
+                            1, 1 << 20)},
     .help = "the mean of each of output_size windows",
 };

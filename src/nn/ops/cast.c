@@ -14,8 +14,6 @@
 
 #include <string.h>
 
-extern const sonde__op_layer sonde__layer_to;
-
 enum { TO_FLOAT, TO_WHOLE, TO_BOOL, TO_BF16, TO_F16 };
 
 static sonde_err cast_infer(sonde__op_call *call, sonde__op_attrs *attrs,
@@ -31,12 +29,12 @@ static sonde_err cast_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                            "input of %s", sonde_dtype_name(x->dtype));
     }
     call->out[0].shape = *x;
-    call->out[0].shape.dtype = attrs->choice == TO_WHOLE  ? SONDE_I64
-                               : attrs->choice == TO_BOOL ? SONDE_BOOL
-                               : attrs->choice == TO_BF16 ? SONDE_BF16
-                               : attrs->choice == TO_F16  ? SONDE_F16
-                               : x->dtype == SONDE_F64    ? SONDE_F64
-                                                          : SONDE_F32;
+    call->out[0].shape.dtype = attrs->cast.to == TO_WHOLE  ? SONDE_I64
+                               : attrs->cast.to == TO_BOOL ? SONDE_BOOL
+                               : attrs->cast.to == TO_BF16 ? SONDE_BF16
+                               : attrs->cast.to == TO_F16  ? SONDE_F16
+                               : x->dtype == SONDE_F64     ? SONDE_F64
+                                                           : SONDE_F32;
     return SONDE_OK;
 }
 
@@ -62,7 +60,7 @@ static void cast_run(const sonde__op_call *call, int part, int parts)
 
         if (sonde_dtype_is_float(call->out[0].shape.dtype)) {
             sonde__op_store(&call->out[0], i, value);
-        } else if (call->attrs->choice == TO_WHOLE) {
+        } else if (call->attrs->cast.to == TO_WHOLE) {
             ((int64_t *)y)[i] = floats ? whole(value) : number;
         } else {
             ((uint8_t *)y)[i] = floats ? !(value == 0.0) : number != 0;
@@ -79,9 +77,9 @@ static void cast_gradient(const sonde__op_gradient_context *context)
         sonde__op_value_shape(context->graph, context->in[0])->dtype;
     const sonde_dtype made =
         sonde__op_value_shape(context->graph, context->out[0])->dtype;
-    const sonde__op_attrs attrs = {.choice = dtype == SONDE_BF16  ? TO_BF16
-                                             : dtype == SONDE_F16 ? TO_F16
-                                                                  : TO_FLOAT};
+    const sonde__op_attrs attrs = {.cast.to = dtype == SONDE_BF16  ? TO_BF16
+                                              : dtype == SONDE_F16 ? TO_F16
+                                                                   : TO_FLOAT};
 
     if (!context->wanted[0] || !sonde_dtype_is_float(dtype) ||
         !sonde_dtype_is_float(made)) {
@@ -94,7 +92,7 @@ static void cast_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_cast = {
     .name = "Cast",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(cast, 1, 1, 1),
     .infer = cast_infer,
     .gradient = cast_gradient,
     .kernels = cast_kernels,
@@ -106,7 +104,7 @@ const sonde__op_layer sonde__layer_to = {
     .name = "to",
     .kind = &sonde__op_cast,
     .inputs = 1,
-    .fields = {SONDE__FIELD_CHOICE("dtype", choice, "float32", "int64", "bool",
+    .fields = {SONDE__FIELD_CHOICE("dtype", cast.to, "float32", "int64", "bool",
                                    "bfloat16", "float16")},
     .help = "the same numbers in another dtype",
 };

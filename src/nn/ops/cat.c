@@ -10,9 +10,6 @@
 
 #include <string.h>
 
-extern const sonde__op_kind sonde__op_cat, sonde__op_cat_grad;
-extern const sonde__op_layer sonde__layer_cat;
-
 static sonde_err expect_pair(const sonde__op_shape *a, const sonde__op_shape *b,
                              sonde__op_attrs *attrs, sonde__op_shape *y, sonde_diag *diag)
 {
@@ -21,11 +18,11 @@ static sonde_err expect_pair(const sonde__op_shape *a, const sonde__op_shape *b,
     if (a->dtype != SONDE_I64) {
         SONDE__TRY(sonde__op_expect_float(a, "input", diag));
     }
-    SONDE__TRY(sonde__op_expect_axis(&attrs->axis, a->rank, diag));
-    wanted.dim[attrs->axis] = b->rank == a->rank ? b->dim[attrs->axis] : 0;
+    SONDE__TRY(sonde__op_expect_axis(&attrs->along.axis, a->rank, diag));
+    wanted.dim[attrs->along.axis] = b->rank == a->rank ? b->dim[attrs->along.axis] : 0;
     SONDE__TRY(sonde__op_expect_shape(b, &wanted, "second input", diag));
     *y = *a;
-    y->dim[attrs->axis] += b->dim[attrs->axis];
+    y->dim[attrs->along.axis] += b->dim[attrs->along.axis];
     return sonde__op_expect_size(y, "output", diag);
 }
 
@@ -56,7 +53,7 @@ static void copy_part(const sonde__op_shape *y, int axis, const sonde__operand *
 
 static void cat_run(const sonde__op_call *call, int part, int parts)
 {
-    const int axis = call->attrs->axis;
+    const int axis = call->attrs->along.axis;
 
     (void)part, (void)parts;
     copy_part(&call->out[0].shape, axis, &call->in[0], 0, call->out[0].data, true);
@@ -79,7 +76,7 @@ static void cat_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_cat = {
     .name = "Cat",
-    SONDE__OPERANDS(2, 2, 1),
+    SONDE__OPERANDS(along, 2, 2, 1),
     .infer = cat_infer,
     .gradient = cat_gradient,
     .kernels = cat_kernels,
@@ -100,7 +97,7 @@ static sonde_err cat_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs,
 
 static void cat_grad_run(const sonde__op_call *call, int part, int parts)
 {
-    const int axis = call->attrs->axis;
+    const int axis = call->attrs->along.axis;
 
     (void)part, (void)parts;
     copy_part(&call->in[0].shape, axis, &call->out[0], 0, call->in[0].data, false);
@@ -112,7 +109,7 @@ SONDE__KERNELS(cat_grad, NULL)
 
 const sonde__op_kind sonde__op_cat_grad = {
     .name = "CatGrad",
-    SONDE__OPERANDS(3, 3, 2),
+    SONDE__OPERANDS(along, 3, 3, 2),
     .out_names = {NULL, "GradB"},
     .infer = cat_grad_infer,
     .kernels = cat_grad_kernels,
@@ -122,7 +119,7 @@ const sonde__op_layer sonde__layer_cat = {
     .name = "cat",
     .kind = &sonde__op_cat,
     .inputs = 2,
-    .fields = {SONDE__FIELD("dim", SONDE__FIELD_AXIS, axis, 0.0, -SONDE_MAX_DIMS,
+    .fields = {SONDE__FIELD("dim", SONDE__FIELD_AXIS, along.axis, 0.0, -SONDE_MAX_DIMS,
                             SONDE_MAX_DIMS - 1)},
     .help = "b after a along the dimension dim",
 };

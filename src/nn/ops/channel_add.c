@@ -115,7 +115,7 @@ static void channel_add_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_channel_add = {
     .name = "ChannelAdd",
-    SONDE__OPERANDS(2, 2, 1),
+    SONDE__OPERANDS(none, 2, 2, 1),
     .infer = channel_add_infer,
     .gradient = channel_add_gradient,
     .kernels = channel_add_kernels,

@@ -48,7 +48,7 @@ SONDE__KERNELS(clip_value, NULL)
 
 const sonde__op_kind sonde__op_clip_value = {
     .name = "ClipValue",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(none, 1, 1, 1),
     .infer = clip_value_infer,
     .kernels = clip_value_kernels,
 };
@@ -84,7 +84,7 @@ SONDE__KERNELS(gradient_norm, NULL)
 
 const sonde__op_kind sonde__op_gradient_norm = {
     .name = "GradientNorm",
-    SONDE__OPERANDS(1, 2, 1),
+    SONDE__OPERANDS(none, 1, 2, 1),
     .infer = gradient_norm_infer,
     .kernels = gradient_norm_kernels,
 };
@@ -117,7 +117,7 @@ SONDE__KERNELS(clip_norm, NULL)
 
 const sonde__op_kind sonde__op_clip_norm = {
     .name = "ClipNorm",
-    SONDE__OPERANDS(2, 2, 1),
+    SONDE__OPERANDS(none, 2, 2, 1),
     .infer = clip_norm_infer,
     .kernels = clip_norm_kernels,
 };

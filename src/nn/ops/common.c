@@ -20,6 +20,36 @@ double sonde__op_decimal(float number)
     return round((double)number * 1e7) / 1e7;
 }
 
+/* === attrs ========================================================================== */
+
+#define SONDE__PACKED_INT SONDE__PACKED_WORD
+#define SONDE__PACKED_BITS SONDE__PACKED_WORD
+#define ROW(family, type, member, array)                                                 \
+    {#member, offsetof(sonde__op_attrs, family.member), SONDE__PACKED_##type,            \
+     sizeof(SONDE__ATTR_##type array) / sizeof(SONDE__ATTR_##type)},
+#define TABLE(family, LIST)                                                              \
+    static const sonde__packed_field fields_of_##family[] = {LIST(ROW, family)};         \
+    const sonde__op_fields sonde__op_fields_##family = {                                 \
+        fields_of_##family, SONDE_COUNT_OF(fields_of_##family)};
+SONDE__ATTRS_FAMILIES(TABLE)
+
+static const sonde__packed_field common_fields[] = {
+    SONDE__PACKED(sonde__op_attrs, p, SONDE__PACKED_REAL, 1),
+    SONDE__PACKED(sonde__op_attrs, stream, SONDE__PACKED_LONG, 1),
+    SONDE__PACKED(sonde__op_attrs, reduction, SONDE__PACKED_WORD, 1),
+    SONDE__PACKED(sonde__op_attrs, training, SONDE__PACKED_BOOL, 1),
+    SONDE__PACKED(sonde__op_attrs, half, SONDE__PACKED_WORD, 1),
+    SONDE__PACKED(sonde__op_attrs, wide, SONDE__PACKED_BOOL, 1),
+};
+const sonde__op_fields sonde__op_fields_common = {common_fields,
+                                                  SONDE_COUNT_OF(common_fields)};
+const sonde__op_fields sonde__op_fields_none = {NULL, 0};
+
+bool sonde__op_fields_have_dims(const sonde__op_fields *table)
+{
+    return table->count > 1 && table->fields[1].count == SONDE_MAX_DIMS;
+}
+
 /* === kinds ========================================================================== */
 
 const sonde__op_kernel *const *sonde__op_list_kernels(sonde__op_kernel_list *list,
@@ -201,15 +231,16 @@ sonde_err sonde__op_expect_axis(int *axis, int rank, sonde_diag *diag)
 
 sonde_err sonde__op_take_axes(sonde__op_attrs *attrs, int rank, sonde_diag *diag)
 {
-    for (int i = 0; i < attrs->rank && i < SONDE_MAX_DIMS; i++) {
-        int axis = attrs->dims[i] < -SONDE_MAX_DIMS || attrs->dims[i] >= SONDE_MAX_DIMS
+    for (int i = 0; i < attrs->shape.rank && i < SONDE_MAX_DIMS; i++) {
+        int axis = attrs->shape.dims[i] < -SONDE_MAX_DIMS ||
+                           attrs->shape.dims[i] >= SONDE_MAX_DIMS
                        ? SONDE_MAX_DIMS
-                       : (int)attrs->dims[i];
+                       : (int)attrs->shape.dims[i];
 
         SONDE__TRY(sonde__op_expect_axis(&axis, rank, diag));
-        attrs->axes |= 1U << (unsigned)axis;
+        attrs->reduce.axes |= 1U << (unsigned)axis;
     }
-    attrs->rank = 0;
+    attrs->shape.rank = 0;
     return SONDE_OK;
 }
 
@@ -217,25 +248,25 @@ sonde_err sonde__op_expect_dims(const sonde__op_attrs *attrs, int rank, sonde_dt
                                 const char *what, sonde__op_shape *shape,
                                 sonde_diag *diag)
 {
-    sonde__op_shape made = {.dtype = dtype, .rank = attrs->rank};
+    sonde__op_shape made = {.dtype = dtype, .rank = attrs->shape.rank};
 
-    if (attrs->rank < 0 || attrs->rank > SONDE_MAX_DIMS ||
-        (rank >= 0 && attrs->rank != rank)) {
+    if (attrs->shape.rank < 0 || attrs->shape.rank > SONDE_MAX_DIMS ||
+        (rank >= 0 && attrs->shape.rank != rank)) {
         char wanted[32];
 
         (void)snprintf(wanted, sizeof wanted, rank < 0 ? "0 to %d" : "%d",
                        rank < 0 ? SONDE_MAX_DIMS : rank);
         return sonde__fail(diag, SONDE_EINVAL, NULL, wanted, "%s has rank %d", what,
-                           attrs->rank);
+                           attrs->shape.rank);
     }
-    for (int i = 0; i < attrs->rank; i++) {
-        made.dim[i] = attrs->dims[i];
+    for (int i = 0; i < attrs->shape.rank; i++) {
+        made.dim[i] = attrs->shape.dims[i];
         if (made.dim[i] < 0) {
             char text[SONDE__SHAPE_TEXT];
 
             return sonde__fail(
                 diag, SONDE_EINVAL, NULL, "no negative dimension", "%s would be %s", what,
-                sonde_shape_text(made.rank, attrs->dims, text, sizeof text));
+                sonde_shape_text(made.rank, attrs->shape.dims, text, sizeof text));
         }
     }
     SONDE__TRY(sonde__op_expect_size(&made, what, diag));
@@ -262,13 +293,13 @@ sonde_err sonde__op_window_count(const sonde__op_attrs *attrs, int d, int64_t ex
 {
     int64_t padded = 0, window = 0;
 
-    SONDE__TRY(
-        expect_in(attrs->kernel[d], 1, d == 0 ? "kernel height" : "kernel width", diag));
-    SONDE__TRY(expect_in(attrs->stride[d], 1, "stride", diag));
-    SONDE__TRY(expect_in(attrs->padding[d], 0, "padding", diag));
-    SONDE__TRY(expect_in(attrs->dilation[d], 1, "dilation", diag));
-    padded = extent + 2 * attrs->padding[d];
-    window = attrs->dilation[d] * (attrs->kernel[d] - 1) + 1;
+    SONDE__TRY(expect_in(attrs->window.kernel[d], 1,
+                         d == 0 ? "kernel height" : "kernel width", diag));
+    SONDE__TRY(expect_in(attrs->window.stride[d], 1, "stride", diag));
+    SONDE__TRY(expect_in(attrs->window.padding[d], 0, "padding", diag));
+    SONDE__TRY(expect_in(attrs->window.dilation[d], 1, "dilation", diag));
+    padded = extent + 2 * attrs->window.padding[d];
+    window = attrs->window.dilation[d] * (attrs->window.kernel[d] - 1) + 1;
     if (window > padded) {
         char most[64];
 
@@ -277,7 +308,7 @@ sonde_err sonde__op_window_count(const sonde__op_attrs *attrs, int d, int64_t ex
         return sonde__fail(diag, SONDE_ESHAPE, NULL, most, "kernel spans %lld in %s",
                            (long long)window, d == 0 ? "height" : "width");
     }
-    *count = (padded - window) / attrs->stride[d] + 1;
+    *count = (padded - window) / attrs->window.stride[d] + 1;
     return SONDE_OK;
 }
 
@@ -290,8 +321,8 @@ sonde__op_value sonde__op_emit_shaped(const sonde__op_gradient_context *context,
     const sonde__op_shape *shape = sonde__op_value_shape(context->graph, like);
     sonde__op_attrs attrs = sonde__op_product_attrs(context, like);
 
-    attrs.rank = shape->rank;
-    memcpy(attrs.dims, shape->dim, sizeof attrs.dims);
+    attrs.shape.rank = shape->rank;
+    memcpy(attrs.shape.dims, shape->dim, sizeof attrs.shape.dims);
     return sonde__op_emit(context->graph, kind, &attrs, in, in_count);
 }
 
@@ -301,14 +332,14 @@ sonde__op_value sonde__op_emit_sum_to(const sonde__op_gradient_context *context,
     const sonde__op_shape wide = *sonde__op_value_shape(context->graph, value);
     const sonde__op_shape narrow = *sonde__op_value_shape(context->graph, like);
     const int lead = wide.rank - narrow.rank;
-    sonde__op_attrs attrs = {.keep_dims = true};
+    sonde__op_attrs attrs = {.reduce = {.keep_dims = true}};
 
     for (int i = 0; i < wide.rank; i++) {
         if (i < lead || (narrow.dim[i - lead] == 1 && wide.dim[i] != 1)) {
-            attrs.axes |= 1u << i;
+            attrs.reduce.axes |= 1u << i;
         }
     }
-    if (attrs.axes != 0) {
+    if (attrs.reduce.axes != 0) {
         value = sonde__op_emit(context->graph, &sonde__op_reduce, &attrs, &value, 1);
     }
     return lead == 0

@@ -13,9 +13,11 @@
 #include "base/fail.h"
 #include "nn/ops/ops.h"
 
-/* The inputs that a kind takes, from the first count to the second, and its outputs. */
-#define SONDE__OPERANDS(least, most, outputs)                                            \
-    .in_min = (least), .in_max = (most), .out_count = (outputs)
+/* The family of a kind's attrs; the inputs that it takes, from the first count to the
+ * second, and its outputs. */
+#define SONDE__OPERANDS(family, least, most, outputs)                                    \
+    .fields = &sonde__op_fields_##family, .in_min = (least), .in_max = (most),           \
+    .out_count = (outputs)
 
 /* --- checks for shape rules; all fill diag with found and expected ------------------ */
 
@@ -50,10 +52,10 @@ sonde_err sonde__op_expect_size(const sonde__op_shape *shape, const char *what,
                                 sonde_diag *diag);
 /* axis, counted from the end if negative, as 0 ... rank - 1 in *axis. */
 sonde_err sonde__op_expect_axis(int *axis, int rank, sonde_diag *diag);
-/* Axes that a layer lists in attrs->dims, negative ones counted from the end, as bits of
- * attrs->axes; attrs->rank becomes 0. */
+/* Axes that a layer lists in attrs->window.dims, negative ones counted from the end, as bits of
+ * attrs->reduce.axes; attrs->window.rank becomes 0. */
 sonde_err sonde__op_take_axes(sonde__op_attrs *attrs, int rank, sonde_diag *diag);
-/* The shape in attrs->dims, each >= 0; rank < 0: any. */
+/* The shape in attrs->window.dims, each >= 0; rank < 0: any. */
 sonde_err sonde__op_expect_dims(const sonde__op_attrs *attrs, int rank, sonde_dtype dtype,
                                 const char *what, sonde__op_shape *shape,
                                 sonde_diag *diag);
@@ -70,8 +72,8 @@ sonde_err sonde__op_window_count(const sonde__op_attrs *attrs, int d, int64_t ex
 static inline int64_t sonde__op_tap_position(const sonde__op_attrs *attrs, int d,
                                              int64_t i, int64_t k, int64_t extent)
 {
-    const int64_t position =
-        i * attrs->stride[d] - attrs->padding[d] + k * attrs->dilation[d];
+    const int64_t position = i * attrs->window.stride[d] - attrs->window.padding[d] +
+                             k * attrs->window.dilation[d];
 
     return position >= 0 && position < extent ? position : -1;
 }
@@ -80,11 +82,12 @@ static inline int64_t sonde__op_tap_position(const sonde__op_attrs *attrs, int d
 static inline int64_t sonde__op_window_at(const sonde__op_attrs *attrs, int d,
                                           int64_t position, int64_t k, int64_t windows)
 {
-    const int64_t start = position + attrs->padding[d] - k * attrs->dilation[d];
+    const int64_t start =
+        position + attrs->window.padding[d] - k * attrs->window.dilation[d];
 
-    return start >= 0 && start % attrs->stride[d] == 0 &&
-                   start / attrs->stride[d] < windows
-               ? start / attrs->stride[d]
+    return start >= 0 && start % attrs->window.stride[d] == 0 &&
+                   start / attrs->window.stride[d] < windows
+               ? start / attrs->window.stride[d]
                : -1;
 }
 
@@ -158,7 +161,7 @@ sonde_err sonde__op_expect_broadcast(const sonde__op_shape *a, const sonde__op_s
 int64_t sonde__op_broadcast_at(const sonde__op_shape *source,
                                const sonde__op_shape *target, int64_t i);
 
-/* Spells i in the dims of x that attrs.axes reduces (or in those that it does not) and
+/* Spells i in the dims of x that attrs.reduce.axes reduces (or in those that it does not) and
  * gives the position in x of those coordinates (reduce.c). */
 int64_t sonde__op_reduced_at(const sonde__op_shape *x, const sonde__op_attrs *attrs,
                              bool reduced, int64_t i);

@@ -24,9 +24,6 @@
 
 #include <math.h>
 
-extern const sonde__op_kind sonde__op_ctc_loss, sonde__op_ctc_loss_grad;
-extern const sonde__op_layer sonde__layer_ctc_loss;
-
 /* --- one sample ----------------------------------------------------------------------- */
 
 typedef struct sample {
@@ -48,7 +45,7 @@ static sample sample_number(const sonde__operand *in, const sonde__op_attrs *att
                 .number = n,
                 .samples = logp->dim[1],
                 .classes = logp->dim[2],
-                .blank = attrs->groups,
+                .blank = attrs->ctc.blank,
                 .steps = ((const int64_t *)in[2].data)[n],
                 .labels = ((const int64_t *)in[3].data)[n],
                 .row = 2 * most + 1};
@@ -113,9 +110,9 @@ static sonde_err ctc_loss_infer(sonde__op_call *call, sonde__op_attrs *attrs,
     }
     SONDE__TRY(sonde__op_expect_shape(&call->in[2].shape, &lengths, names[2], diag));
     SONDE__TRY(sonde__op_expect_shape(&call->in[3].shape, &lengths, names[3], diag));
-    if (attrs->groups < 0 || attrs->groups >= logp->dim[2]) {
+    if (attrs->ctc.blank < 0 || attrs->ctc.blank >= logp->dim[2]) {
         return sonde__fail(diag, SONDE_EINVAL, NULL, "a class", "blank is %lld of %lld",
-                           (long long)attrs->groups, (long long)logp->dim[2]);
+                           (long long)attrs->ctc.blank, (long long)logp->dim[2]);
     }
     call->out[0].shape = (sonde__op_shape){logp->dtype, 1, {logp->dim[1]}};
     call->out[1].shape = (sonde__op_shape){
@@ -184,10 +181,10 @@ static void ctc_loss_run(const sonde__op_call *call, int part, int parts)
             }
         }
         loss = loss_of(&s, alpha);
-        loss = call->attrs->affine && loss == (double)INFINITY ? 0.0 : loss;
+        loss = call->attrs->ctc.zero_infinity && loss == (double)INFINITY ? 0.0 : loss;
         sonde__op_store(&call->out[0], n,
-                        call->attrs->mean && s.labels > 0 ? loss / (double)s.labels
-                                                          : loss);
+                        call->attrs->ctc.mean && s.labels > 0 ? loss / (double)s.labels
+                                                              : loss);
     }
 }
 
@@ -224,7 +221,7 @@ static bool ctc_loss_ids(const sonde__op_call *call, int operand, sonde__op_ids 
 
 const sonde__op_kind sonde__op_ctc_loss = {
     .name = "CtcLoss",
-    SONDE__OPERANDS(4, 4, 2),
+    SONDE__OPERANDS(ctc, 4, 4, 2),
     .out_names = {NULL, "Paths"},
     .infer = ctc_loss_infer,
     .gradient = ctc_loss_gradient,
@@ -281,7 +278,7 @@ static void grad_of_sample(const sonde__op_call *call, const sample *s, double d
     const double loss = loss_of(s, alpha);
     double *beta = rows, *after = rows + s->row;
 
-    if (!s->known || (call->attrs->affine && loss == (double)INFINITY)) {
+    if (!s->known || (call->attrs->ctc.zero_infinity && loss == (double)INFINITY)) {
         return;
     }
     for (int64_t t = s->steps; t-- > 0;) {
@@ -316,9 +313,10 @@ static void ctc_loss_grad_run(const sonde__op_call *call, int part, int parts)
                 sonde__op_store(&call->out[0], (t * samples + n) * classes + c, 0.0);
             }
         }
-        grad_of_sample(
-            call, &s,
-            call->attrs->mean && s.labels > 0 ? dloss / (double)s.labels : dloss, rows);
+        grad_of_sample(call, &s,
+                       call->attrs->ctc.mean && s.labels > 0 ? dloss / (double)s.labels
+                                                             : dloss,
+                       rows);
     }
 }
 
@@ -335,7 +333,7 @@ static const sonde__op_kernel *const *ctc_loss_grad_kernels(void)
 
 const sonde__op_kind sonde__op_ctc_loss_grad = {
     .name = "CtcLossGrad",
-    SONDE__OPERANDS(6, 6, 1),
+    SONDE__OPERANDS(ctc, 6, 6, 1),
     .infer = ctc_loss_grad_infer,
     .kernels = ctc_loss_grad_kernels,
 };
@@ -346,7 +344,7 @@ const sonde__op_kind sonde__op_ctc_loss_grad = {
 static sonde__op_value build_ctc(const sonde__op_builder *builder, sonde__op_attrs *attrs,
                                  const sonde__op_value *in)
 {
-    attrs->mean = attrs->reduction == SONDE__REDUCE_MEAN;
+    attrs->ctc.mean = attrs->reduction == SONDE__REDUCE_MEAN;
     return builder->emit(builder, &sonde__op_ctc_loss, attrs, in, 4);
 }
 
@@ -355,8 +353,9 @@ const sonde__op_layer sonde__layer_ctc_loss = {
     .kind = &sonde__op_ctc_loss,
     .inputs = 4,
     .reduces = true,
-    .fields = {SONDE__FIELD("blank", SONDE__FIELD_WHOLE, groups, 0.0, 0, 1e9),
-               SONDE__FIELD("zero_infinity", SONDE__FIELD_FLAG, affine, 0.0, 0, 1),
+    .fields = {SONDE__FIELD("blank", SONDE__FIELD_WHOLE, ctc.blank, 0.0, 0, 1e9),
+               SONDE__FIELD("zero_infinity", SONDE__FIELD_FLAG, ctc.zero_infinity, 0.0, 0,
+                            1),
                SONDE__FIELD_REDUCTION},
     .help =
         "connectionist temporal classification of log-probabilities (T, N, C), targets "

@@ -17,9 +17,6 @@
 
 #include <math.h>
 
-extern const sonde__op_kind sonde__op_dropout, sonde__op_dropout_grad;
-extern const sonde__op_layer sonde__layer_dropout;
-
 static sonde_err dropout_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                sonde_diag *diag)
 {
@@ -43,7 +40,7 @@ static int dropout_parts(const sonde__op_call *call, int max)
 static void draw_factors(const sonde__op_call *call, int64_t block, double factor[BLOCK])
 {
     const sonde__op_draw *draw = call->draw;
-    const double p = (double)call->attrs->number[0];
+    const double p = (double)call->attrs->p;
     /* the first bit: not a stream of initial values */
     const uint64_t stream = UINT64_C(1) << 63U | call->attrs->stream << 44U;
     uint32_t numbers[BLOCK];
@@ -118,7 +115,7 @@ static void dropout_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_dropout = {
     .name = "Dropout",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(none, 1, 1, 1),
     .infer = dropout_infer,
     .gradient = dropout_gradient,
     .kernels = dropout_kernels,
@@ -126,7 +123,7 @@ const sonde__op_kind sonde__op_dropout = {
 
 const sonde__op_kind sonde__op_dropout_grad = {
     .name = "DropoutGrad",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(none, 1, 1, 1),
     .infer = dropout_infer,
     .kernels = dropout_grad_kernels,
 };
@@ -135,6 +132,6 @@ const sonde__op_layer sonde__layer_dropout = {
     .name = "dropout",
     .kind = &sonde__op_dropout,
     .inputs = 1,
-    .fields = {SONDE__FIELD("p", SONDE__FIELD_NUMBER, number[0], 0.5, 0, 1)},
+    .fields = {SONDE__FIELD("p", SONDE__FIELD_NUMBER, p, 0.5, 0, 1)},
     .help = "training: x / (1 - p), or 0 with probability p; otherwise x",
 };

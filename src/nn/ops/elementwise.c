@@ -2,9 +2,9 @@
  * elementwise.c - add and mul with broadcasting, scale, fill, and the accumulator.
  *
  *   add         y = a + b        mul   y = a b       (torch's broadcasting)
- *   scale       y = attrs.scale x
- *   fill        a float32 tensor of shape attrs.dims full of attrs.scale
- *   accumulate  acc = acc + attrs.scale g, in place: 1 sums gradients over micro-batches,
+ *   scale       y = attrs.fill.value x
+ *   fill        a float32 tensor of shape attrs.fill.dims full of attrs.fill.value
+ *   accumulate  acc = acc + attrs.fill.value g, in place: 1 sums gradients over micro-batches,
  *               1 / G takes their mean. A scale of 0 would forget g: an error.
  *
  * Broadcasting aligns dims at the end; a dim of 1, or none, repeats.
@@ -110,7 +110,7 @@ static void add_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_add = {
     .name = "Add",
-    SONDE__OPERANDS(2, 2, 1),
+    SONDE__OPERANDS(none, 2, 2, 1),
     .infer = binary_infer,
     .gradient = add_gradient,
     .kernels = add_kernels,
@@ -149,7 +149,7 @@ static void mul_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_mul = {
     .name = "Mul",
-    SONDE__OPERANDS(2, 2, 1),
+    SONDE__OPERANDS(none, 2, 2, 1),
     .infer = binary_infer,
     .gradient = mul_gradient,
     .kernels = mul_kernels,
@@ -173,7 +173,8 @@ static void scale_run(const sonde__op_call *call, int part, int parts)
     (void)part, (void)parts;
     for (int64_t i = 0; i < count; i++) {
         sonde__op_store(&call->out[0], i,
-                        (double)call->attrs->scale * sonde__op_load(&call->in[0], i));
+                        (double)call->attrs->fill.value *
+                            sonde__op_load(&call->in[0], i));
     }
 }
 
@@ -187,7 +188,7 @@ static void scale_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_scale = {
     .name = "Scale",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(fill, 1, 1, 1),
     .infer = scale_infer,
     .gradient = scale_gradient,
     .kernels = scale_kernels,
@@ -206,11 +207,11 @@ static void fill_run(const sonde__op_call *call, int part, int parts)
 {
     const int64_t count = sonde__op_shape_count(&call->out[0].shape);
     const double times =
-        call->attrs->scaled ? (double)call->live[SONDE__LIVE_LOSS_SCALE] : 1.0;
+        call->attrs->fill.scaled ? (double)call->live[SONDE__LIVE_LOSS_SCALE] : 1.0;
 
     (void)part, (void)parts;
     for (int64_t i = 0; i < count; i++) {
-        sonde__op_store(&call->out[0], i, (double)call->attrs->scale * times);
+        sonde__op_store(&call->out[0], i, (double)call->attrs->fill.value * times);
     }
 }
 
@@ -218,7 +219,7 @@ SONDE__KERNELS(fill, NULL)
 
 const sonde__op_kind sonde__op_fill = {
     .name = "Fill",
-    SONDE__OPERANDS(0, 0, 1),
+    SONDE__OPERANDS(fill, 0, 0, 1),
     .infer = fill_infer,
     .kernels = fill_kernels,
 };
@@ -230,7 +231,7 @@ static sonde_err accumulate_infer(sonde__op_call *call, sonde__op_attrs *attrs,
 {
     const sonde__op_shape *acc = &call->in[0].shape;
 
-    if (attrs->scale == 0.0f) {
+    if (attrs->fill.value == 0.0f) {
         return sonde__fail(diag, SONDE_EINVAL, NULL, "1 for a sum, 1 / count for a mean",
                            "accumulating with scale 0");
     }
@@ -248,7 +249,8 @@ static void accumulate_run(const sonde__op_call *call, int part, int parts)
     for (int64_t i = 0; i < count; i++) {
         sonde__op_store(&call->out[0], i,
                         sonde__op_load(&call->in[0], i) +
-                            (double)call->attrs->scale * sonde__op_load(&call->in[1], i));
+                            (double)call->attrs->fill.value *
+                                sonde__op_load(&call->in[1], i));
     }
 }
 
@@ -256,7 +258,7 @@ SONDE__KERNELS(accumulate, sonde__kernel_accumulate_fast)
 
 const sonde__op_kind sonde__op_accumulate = {
     .name = "Accumulate",
-    SONDE__OPERANDS(2, 2, 1),
+    SONDE__OPERANDS(fill, 2, 2, 1),
     .infer = accumulate_infer,
     .kernels = accumulate_kernels,
     .alias = {1},

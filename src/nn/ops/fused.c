@@ -47,7 +47,7 @@ static size_t bytes_of(const sonde__op_shape *shape)
 }
 
 static const sonde__op_attrs two_by_two = {
-    .kernel = {2, 2}, .stride = {2, 2}, .padding = {0, 0}, .dilation = {1, 1}};
+    .window = {.kernel = {2, 2}, .stride = {2, 2}, .dilation = {1, 1}}};
 
 /* --- conv2d_relu -------------------------------------------------------------------- */
 
@@ -84,7 +84,7 @@ SONDE__HALF_KERNELS(conv2d_relu)
 
 const sonde__op_kind sonde__op_conv2d_relu = {
     .name = "Conv2dRelu",
-    SONDE__OPERANDS(2, 3, 2),
+    SONDE__OPERANDS(window, 2, 3, 2),
     .out_names = {NULL, "Relu"},
     .optional_out = 1u << 0,
     .infer = conv2d_relu_infer,
@@ -114,7 +114,7 @@ SONDE__HALF_KERNELS(linear_relu)
 
 const sonde__op_kind sonde__op_linear_relu = {
     .name = "LinearRelu",
-    SONDE__OPERANDS(2, 3, 2),
+    SONDE__OPERANDS(none, 2, 3, 2),
     .out_names = {NULL, "Relu"},
     .optional_out = 1u << 0,
     .infer = linear_relu_infer,
@@ -166,7 +166,7 @@ SONDE__KERNELS_WITH_SCRATCH(conv2d_relu_pool, sonde__kernel_conv2d_relu_pool_fas
 
 const sonde__op_kind sonde__op_conv2d_relu_pool = {
     .name = "Conv2dReluPool",
-    SONDE__OPERANDS(2, 3, 4),
+    SONDE__OPERANDS(window, 2, 3, 4),
     .out_names = {NULL, "Relu", "MaxPool2d", "Index"},
     .optional_out = 1u << 0 | 1u << 1,
     .infer = conv2d_relu_pool_infer,
@@ -235,7 +235,7 @@ SONDE__KERNELS_WITH_SCRATCH(pool_relu_conv_grad, sonde__kernel_pool_relu_conv_gr
 
 const sonde__op_kind sonde__op_pool_relu_conv_grad = {
     .name = "PoolReluConvGrad",
-    SONDE__OPERANDS(4, 4, 4),
+    SONDE__OPERANDS(window, 4, 4, 4),
     .out_names = {NULL, "ReluGrad", "Conv2dGradWeight", "ChannelSum"},
     .optional_out = 1u << DRELU | 1u << DCONV | 1u << DB,
     .infer = pool_relu_conv_grad_infer,
@@ -309,7 +309,7 @@ static const sonde__op_kernel *const *linear_grad_weight_sgd_kernels(void)
 
 const sonde__op_kind sonde__op_linear_grad_weight_sgd = {
     .name = "LinearGradWeightSgd",
-    SONDE__OPERANDS(3, 4, 3),
+    SONDE__OPERANDS(update, 3, 4, 3),
     .out_names = {NULL, "LinearGradWeight", "Velocity"},
     .optional_out = 1u << 1,
     .infer = linear_grad_weight_sgd_infer,

@@ -37,13 +37,13 @@ static sonde_err expect_index(const sonde__op_shape *x, const sonde__op_shape *i
     SONDE__TRY(sonde__op_expect_size(x, "input", diag));
     SONDE__TRY(sonde__op_expect_dtype(index, SONDE_I64, "index", diag));
     SONDE__TRY(sonde__op_expect_size(index, "index", diag));
-    SONDE__TRY(sonde__op_expect_axis(&attrs->axis, x->rank, diag));
+    SONDE__TRY(sonde__op_expect_axis(&attrs->index.axis, x->rank, diag));
     *taken = *x;
     for (int i = 0; i < x->rank && fits; i++) {
         if (index->rank == x->rank) {
-            fits = i == attrs->axis || index->dim[i] <= x->dim[i];
+            fits = i == attrs->index.axis || index->dim[i] <= x->dim[i];
             taken->dim[i] = index->dim[i];
-        } else if (i == attrs->axis) {
+        } else if (i == attrs->index.axis) {
             taken->dim[i] = index->dim[0];
         }
     }
@@ -145,7 +145,7 @@ static void gather_run(const sonde__op_call *call, int part, int parts)
     (void)part, (void)parts;
     for (int64_t i = 0; i < count; i++) {
         const int64_t place =
-            place_of(&x->shape, &y->shape, &call->in[1], call->attrs->axis, i);
+            place_of(&x->shape, &y->shape, &call->in[1], call->attrs->index.axis, i);
 
         if (place >= 0) {
             copy_element(y, i, x, place);
@@ -166,7 +166,7 @@ static void put_all(const sonde__op_call *call, const sonde__operand *source,
 
     for (int64_t i = 0; i < count; i++) {
         const int64_t place =
-            place_of(&y->shape, &source->shape, index, call->attrs->axis, i);
+            place_of(&y->shape, &source->shape, index, call->attrs->index.axis, i);
 
         if (place >= 0) {
             sonde__op_store(y, place,
@@ -199,7 +199,7 @@ static void scatter_run(const sonde__op_call *call, int part, int parts)
 {
     (void)part, (void)parts;
     copy_or_clear(&call->out[0], &call->in[0]);
-    put_all(call, &call->in[2], &call->in[1], call->attrs->choice == 1);
+    put_all(call, &call->in[2], &call->in[1], call->attrs->index.adds);
 }
 
 static void scatter_grad_run(const sonde__op_call *call, int part, int parts)
@@ -210,13 +210,14 @@ static void scatter_grad_run(const sonde__op_call *call, int part, int parts)
     (void)part, (void)parts;
     for (int d = 0; d < taken.rank; d++) {
         taken.dim[d] = index->shape.rank == taken.rank ? index->shape.dim[d]
-                       : d == call->attrs->axis        ? index->shape.dim[0]
+                       : d == call->attrs->index.axis  ? index->shape.dim[0]
                                                        : taken.dim[d];
     }
     const int64_t count = sonde__op_shape_count(&taken);
     copy_or_clear(y, &call->in[0]);
     for (int64_t i = 0; i < count; i++) {
-        const int64_t place = place_of(&y->shape, &taken, index, call->attrs->axis, i);
+        const int64_t place =
+            place_of(&y->shape, &taken, index, call->attrs->index.axis, i);
 
         if (place >= 0) {
             sonde__op_store(y, place, 0.0);
@@ -250,7 +251,7 @@ static bool takes_rows(const sonde__op_shape *x, const sonde__op_shape *index,
     bool alike = x->dtype == SONDE_F32;
 
     for (int d = 0; d < x->rank && index->rank == x->rank; d++) {
-        alike = alike && (d == attrs->axis || index->dim[d] == x->dim[d]);
+        alike = alike && (d == attrs->index.axis || index->dim[d] == x->dim[d]);
     }
     return alike;
 }
@@ -275,8 +276,8 @@ static int64_t along(const span *s, int64_t o, int64_t i, int64_t k)
 
 static void gather_rows(const sonde__op_call *call, int part, int parts)
 {
-    const span s =
-        span_of(&call->in[0].shape, &call->out[0].shape, call->attrs->axis, &call->in[1]);
+    const span s = span_of(&call->in[0].shape, &call->out[0].shape,
+                           call->attrs->index.axis, &call->in[1]);
     const int64_t rows = s.outer * s.taken;
 
     for (int64_t row = rows * part / parts; row < rows * (part + 1) / parts; row++) {
@@ -312,8 +313,8 @@ static share share_of(const span *s, int part, int parts)
 
 static void gather_grad_rows(const sonde__op_call *call, int part, int parts)
 {
-    const span s =
-        span_of(&call->out[0].shape, &call->in[0].shape, call->attrs->axis, &call->in[1]);
+    const span s = span_of(&call->out[0].shape, &call->in[0].shape,
+                           call->attrs->index.axis, &call->in[1]);
     const share own = share_of(&s, part, parts);
 
     for (int64_t o = own.line; o < own.lines; o++) {
@@ -393,7 +394,7 @@ static void scatter_gradient(const sonde__op_gradient_context *context)
 
     if (context->wanted[0]) {
         context->grad_in[0] =
-            context->attrs->choice == 1
+            context->attrs->index.adds
                 ? context->grad_out[0]
                 : sonde__op_emit(context->graph, &sonde__op_scatter_grad, context->attrs,
                                  in, 2);
@@ -407,13 +408,13 @@ static void scatter_gradient(const sonde__op_gradient_context *context)
 static bool index_ids(const sonde__op_call *call, int operand, sonde__op_ids *ids)
 {
     *ids = (sonde__op_ids){.what = "index",
-                           .count = call->in[0].shape.dim[call->attrs->axis]};
+                           .count = call->in[0].shape.dim[call->attrs->index.axis]};
     return operand == 1;
 }
 
 const sonde__op_kind sonde__op_gather = {
     .name = "Gather",
-    SONDE__OPERANDS(2, 2, 1),
+    SONDE__OPERANDS(index, 2, 2, 1),
     .infer = gather_infer,
     .gradient = gather_gradient,
     .kernels = gather_kernels,
@@ -422,14 +423,14 @@ const sonde__op_kind sonde__op_gather = {
 
 const sonde__op_kind sonde__op_gather_grad = {
     .name = "GatherGrad",
-    SONDE__OPERANDS(2, 2, 1),
+    SONDE__OPERANDS(index, 2, 2, 1),
     .infer = gather_grad_infer,
     .kernels = gather_grad_kernels,
 };
 
 const sonde__op_kind sonde__op_scatter = {
     .name = "Scatter",
-    SONDE__OPERANDS(3, 3, 1),
+    SONDE__OPERANDS(index, 3, 3, 1),
     .infer = scatter_infer,
     .gradient = scatter_gradient,
     .kernels = scatter_kernels,
@@ -438,7 +439,7 @@ const sonde__op_kind sonde__op_scatter = {
 
 const sonde__op_kind sonde__op_scatter_grad = {
     .name = "ScatterGrad",
-    SONDE__OPERANDS(2, 2, 1),
+    SONDE__OPERANDS(index, 2, 2, 1),
     .infer = scatter_grad_infer,
     .kernels = scatter_grad_kernels,
 };

@@ -109,7 +109,7 @@ SONDE__KERNELS(lamb, sonde__kernel_lamb_fast)
 
 const sonde__op_kind sonde__op_lamb = {
     .name = "Lamb",
-    SONDE__OPERANDS(5, 5, 4),
+    SONDE__OPERANDS(update, 5, 5, 4),
     .out_names = {NULL, "FirstMoment", "SecondMoment", "Step"},
     .infer = lamb_infer,
     .kernels = lamb_kernels,

@@ -66,7 +66,7 @@ SONDE__KERNELS(found_inf, NULL)
 
 const sonde__op_kind sonde__op_found_inf = {
     .name = "FoundInf",
-    SONDE__OPERANDS(1, 2, 1),
+    SONDE__OPERANDS(none, 1, 2, 1),
     .infer = found_inf_infer,
     .kernels = found_inf_kernels,
 };
@@ -98,10 +98,10 @@ static void loss_scale_run(const sonde__op_call *call, int part, int parts)
 
     (void)part, (void)parts;
     if (found) {
-        scale *= (double)attrs->number[1];
+        scale *= (double)attrs->scaler.backoff;
         tracker = 0.0;
-    } else if (tracker >= (double)attrs->groups) {
-        const float grown = (float)(scale * (double)attrs->number[0]);
+    } else if (tracker >= (double)attrs->scaler.interval) {
+        const float grown = (float)(scale * (double)attrs->scaler.growth);
 
         scale = isfinite(grown) ? (double)grown : scale;
         tracker = 0.0;
@@ -115,7 +115,7 @@ SONDE__KERNELS(loss_scale, NULL)
 
 const sonde__op_kind sonde__op_loss_scale = {
     .name = "LossScale",
-    SONDE__OPERANDS(4, 4, 3),
+    SONDE__OPERANDS(scaler, 4, 4, 3),
     .out_names = {NULL, "GrowthTracker", "SkippedSteps"},
     .infer = loss_scale_infer,
     .kernels = loss_scale_kernels,

@@ -4,7 +4,7 @@
  *
  *   y[..., i, j] = scale * sum over k of a[..., i, k] b[..., k, j]
  *
- * The leading dimensions broadcast. attrs.choice, a sum of TRANSPOSED_A and TRANSPOSED_B,
+ * The leading dimensions broadcast. attrs.matmul.transposed, a sum of TRANSPOSED_A and TRANSPOSED_B,
  * says whose last two dimensions are swapped on reading, so that a gradient is a product
  * of the same kind:
  *
@@ -17,8 +17,6 @@
 #include "nn/kernels/half_gemm.h"
 #include "nn/ops/common.h"
 #include "nn/ops/layer_row.h"
-
-extern const sonde__op_layer sonde__layer_matmul;
 
 enum { TRANSPOSED_A = 1, TRANSPOSED_B = 2 };
 
@@ -64,14 +62,14 @@ static sonde_err matmul_infer(sonde__op_call *call, sonde__op_attrs *attrs,
     SONDE__TRY(expect_matrices(a, "first operand", diag));
     SONDE__TRY(expect_matrices(b, "second operand", diag));
     SONDE__TRY(sonde__op_expect_product(attrs, a, b, "second operand", &y.dtype, diag));
-    in_a = matrix_of(a, (attrs->choice & TRANSPOSED_A) != 0);
-    in_b = matrix_of(b, (attrs->choice & TRANSPOSED_B) != 0);
+    in_a = matrix_of(a, (attrs->matmul.transposed & TRANSPOSED_A) != 0);
+    in_b = matrix_of(b, (attrs->matmul.transposed & TRANSPOSED_B) != 0);
     if (in_a.columns != in_b.rows) {
         return sonde__fail(diag, SONDE_ESHAPE, NULL,
                            "as many columns in the first as rows in the second",
                            "%s times %s%s", sonde__op_shape_text(a, text_a),
                            sonde__op_shape_text(b, text_b),
-                           attrs->choice != 0 ? ", transposed" : "");
+                           attrs->matmul.transposed != 0 ? ", transposed" : "");
     }
     batch_a = batch_of(a);
     batch_b = batch_of(b);
@@ -89,7 +87,7 @@ static sonde_err matmul_infer(sonde__op_call *call, sonde__op_attrs *attrs,
 
 static double scale_of(const sonde__op_attrs *attrs)
 {
-    return attrs->scale == 0.0F ? 1.0 : (double)attrs->scale;
+    return attrs->matmul.scale == 0.0F ? 1.0 : (double)attrs->matmul.scale;
 }
 
 /* Where matrix `batch` of y has its operands. */
@@ -105,8 +103,8 @@ static int64_t operand_start(const sonde__op_shape *operand, const sonde__op_sha
 static void one_product(const sonde__op_call *call, int64_t batch, int64_t row)
 {
     const sonde__operand *a = &call->in[0], *b = &call->in[1], *y = &call->out[0];
-    const bool swap_a = (call->attrs->choice & TRANSPOSED_A) != 0,
-               swap_b = (call->attrs->choice & TRANSPOSED_B) != 0;
+    const bool swap_a = (call->attrs->matmul.transposed & TRANSPOSED_A) != 0,
+               swap_b = (call->attrs->matmul.transposed & TRANSPOSED_B) != 0;
     const matrix_dims in_a = matrix_of(&a->shape, swap_a);
     const matrix_dims in_b = matrix_of(&b->shape, swap_b);
     const int64_t start_a = operand_start(&a->shape, &y->shape, batch);
@@ -143,7 +141,7 @@ static void matmul_run(const sonde__op_call *call, int part, int parts)
 
 static bool is_f32(const sonde__op_call *call)
 {
-    return call->in[0].shape.dtype == SONDE_F32 && call->attrs->scale == 0.0F;
+    return call->in[0].shape.dtype == SONDE_F32 && call->attrs->matmul.scale == 0.0F;
 }
 
 /* A matrix of an operand, as it is read: (rows, columns) with strides. */
@@ -168,8 +166,8 @@ static int64_t products_of(const sonde__op_call *call)
 static void gemm_run(const sonde__op_call *call, int part, int parts)
 {
     const sonde__operand *a = &call->in[0], *b = &call->in[1], *y = &call->out[0];
-    const bool swap_a = (call->attrs->choice & TRANSPOSED_A) != 0,
-               swap_b = (call->attrs->choice & TRANSPOSED_B) != 0;
+    const bool swap_a = (call->attrs->matmul.transposed & TRANSPOSED_A) != 0,
+               swap_b = (call->attrs->matmul.transposed & TRANSPOSED_B) != 0;
     const matrix_dims in_a = matrix_of(&a->shape, swap_a);
     const matrix_dims in_b = matrix_of(&b->shape, swap_b);
     const int64_t count = products_of(call);
@@ -204,8 +202,9 @@ static size_t gemm_scratch(const sonde__op_call *call, int parts)
 /* A part has at least a million multiplications; in double, which no shape overflows. */
 static int gemm_parts(const sonde__op_call *call, int max)
 {
-    const int64_t depth =
-        matrix_of(&call->in[0].shape, (call->attrs->choice & TRANSPOSED_A) != 0).columns;
+    const int64_t depth = matrix_of(&call->in[0].shape,
+                                    (call->attrs->matmul.transposed & TRANSPOSED_A) != 0)
+                              .columns;
     const double parts =
         (double)sonde__op_shape_count(&call->out[0].shape) * (double)depth / 1e6;
 
@@ -230,7 +229,7 @@ SONDE__KERNELS(matmul, fast_products)
 
 static bool has_no_scale(const sonde__op_call *call)
 {
-    return call->attrs->scale == 0.0F;
+    return call->attrs->matmul.scale == 0.0F;
 }
 
 static sonde__kernel_half_matrix half_matrix_at(const sonde__operand *operand,
@@ -249,8 +248,8 @@ static sonde__kernel_half_matrix half_matrix_at(const sonde__operand *operand,
 static sonde__kernel_half_gemm half_product(const sonde__op_call *call, int64_t number)
 {
     const sonde__operand *a = &call->in[0], *b = &call->in[1], *y = &call->out[0];
-    const bool swap_a = (call->attrs->choice & TRANSPOSED_A) != 0,
-               swap_b = (call->attrs->choice & TRANSPOSED_B) != 0;
+    const bool swap_a = (call->attrs->matmul.transposed & TRANSPOSED_A) != 0,
+               swap_b = (call->attrs->matmul.transposed & TRANSPOSED_B) != 0;
     const matrix_dims in_a = matrix_of(&a->shape, swap_a);
     const matrix_dims in_b = matrix_of(&b->shape, swap_b);
 
@@ -270,7 +269,8 @@ static sonde__kernel_half_gemm half_product(const sonde__op_call *call, int64_t 
 static size_t half_scratch(const sonde__op_call *call, int parts)
 {
     const sonde__op_shape *a = &call->in[0].shape;
-    const matrix_dims dims = matrix_of(a, (call->attrs->choice & TRANSPOSED_A) != 0);
+    const matrix_dims dims =
+        matrix_of(a, (call->attrs->matmul.transposed & TRANSPOSED_A) != 0);
 
     return sonde__kernel_half_gemm_scratch(dims.rows, dims.columns) * (size_t)parts;
 }
@@ -311,9 +311,9 @@ static sonde__op_value emit_product(const sonde__op_gradient_context *context,
                                     bool swap_b, sonde__op_value like)
 {
     const sonde__op_value in[] = {a, b};
-    const sonde__op_attrs attrs = {.choice = (swap_a ? TRANSPOSED_A : 0) |
-                                             (swap_b ? TRANSPOSED_B : 0),
-                                   .scale = context->attrs->scale,
+    const sonde__op_attrs attrs = {.matmul.transposed = (swap_a ? TRANSPOSED_A : 0) |
+                                                        (swap_b ? TRANSPOSED_B : 0),
+                                   .matmul.scale = context->attrs->matmul.scale,
                                    .half = context->attrs->half,
                                    .wide = sonde__op_product_attrs(context, like).wide};
     const sonde__op_value wide =
@@ -324,8 +324,8 @@ static sonde__op_value emit_product(const sonde__op_gradient_context *context,
 
 static void matmul_gradient(const sonde__op_gradient_context *context)
 {
-    const bool swap_a = (context->attrs->choice & TRANSPOSED_A) != 0,
-               swap_b = (context->attrs->choice & TRANSPOSED_B) != 0;
+    const bool swap_a = (context->attrs->matmul.transposed & TRANSPOSED_A) != 0,
+               swap_b = (context->attrs->matmul.transposed & TRANSPOSED_B) != 0;
     const sonde__op_value a = context->in[0], b = context->in[1],
                           dy = context->grad_out[0];
 
@@ -341,7 +341,7 @@ static void matmul_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_matmul = {
     .name = "MatMul",
-    SONDE__OPERANDS(2, 2, 1),
+    SONDE__OPERANDS(matmul, 2, 2, 1),
     .infer = matmul_infer,
     .gradient = matmul_gradient,
     .kernels = matmul_kernels,

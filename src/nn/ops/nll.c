@@ -1,7 +1,7 @@
 /*
  * nll.c - the negative log-likelihood of the target classes, and its gradient.
  *
- *   loss = - sum over n of logp[n, target[n]]       (divided by N if attrs.mean)
+ *   loss = - sum over n of logp[n, target[n]]       (divided by N if attrs.loss.mean)
  *   dlogp[n, c] = c == target[n] ? - dloss : 0      (likewise)
  *
  * as torch.nn.functional.nll_loss without class weights. PyTorch's ignore_index is not
@@ -48,7 +48,8 @@ static void nll_run(const sonde__op_call *call, int part, int parts)
         loss -= in_range ? sonde__op_load(&call->in[0], n * classes + target[n])
                          : (double)NAN;
     }
-    sonde__op_store(&call->out[0], 0, call->attrs->mean ? loss / (double)samples : loss);
+    sonde__op_store(&call->out[0], 0,
+                    call->attrs->loss.mean ? loss / (double)samples : loss);
 }
 
 SONDE__KERNELS(nll, sonde__kernel_nll_fast)
@@ -69,7 +70,7 @@ static bool nll_ids(const sonde__op_call *call, int operand, sonde__op_ids *ids)
 
 const sonde__op_kind sonde__op_nll = {
     .name = "Nll",
-    SONDE__OPERANDS(2, 2, 1),
+    SONDE__OPERANDS(loss, 2, 2, 1),
     .infer = nll_infer,
     .gradient = nll_gradient,
     .kernels = nll_kernels,
@@ -96,7 +97,7 @@ static void nll_grad_run(const sonde__op_call *call, int part, int parts)
     const int64_t samples = call->out[0].shape.dim[0],
                   classes = call->out[0].shape.dim[1];
     const double dloss = sonde__op_load(&call->in[0], 0);
-    const double step = call->attrs->mean ? -dloss / (double)samples : -dloss;
+    const double step = call->attrs->loss.mean ? -dloss / (double)samples : -dloss;
 
     (void)part, (void)parts;
     for (int64_t n = 0; n < samples; n++) {
@@ -115,7 +116,7 @@ SONDE__KERNELS(nll_grad, sonde__kernel_nll_grad_fast)
 
 const sonde__op_kind sonde__op_nll_grad = {
     .name = "NllGrad",
-    SONDE__OPERANDS(2, 2, 1),
+    SONDE__OPERANDS(loss, 2, 2, 1),
     .infer = nll_grad_infer,
     .kernels = nll_grad_kernels,
 };

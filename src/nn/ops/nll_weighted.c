@@ -4,12 +4,12 @@
  *
  *   loss = sum over n of (1 - s) w[t] (-logp[n, t]) + s / C sum over c of w[c] (-logp[n, c])
  *
- * with t = target[n], s the smoothing, and w = 1 without weights; if attrs.mean, divided
+ * with t = target[n], s the smoothing, and w = 1 without weights; if attrs.loss.mean, divided
  * by the sum of w[t]. Samples whose target is the ignored one count neither above nor
  * below. As torch.nn.functional.cross_entropy, whose log-softmax is an op of its own. A
  * target out of range makes the loss and its row of the gradient NaN, as in nll.c.
  *
- * in: logp (N, C, ...), target int64 (N, ...), weight? (C). attrs.axis is the dimension of
+ * in: logp (N, C, ...), target int64 (N, ...), weight? (C). attrs.loss.axis is the dimension of
  * the classes, 0 for 1, which is PyTorch's: a language model has them last.
  * attrs: axis, mean, number[0] the smoothing, choice 1 if a target is ignored, groups that
  * target; of the gradient, the shape of logp in dims.
@@ -18,23 +18,21 @@
 
 #include <math.h>
 
-extern const sonde__op_kind sonde__op_nll_weighted_grad;
-
 static sonde_err expect_operands(const sonde__op_shape *logp, sonde__op_attrs *attrs,
                                  const sonde__op_shape *target,
                                  const sonde__operand *weight, sonde_diag *diag)
 {
     sonde__op_shape labels = {.dtype = SONDE_I64}, classes = {.rank = 1};
 
-    attrs->axis = attrs->axis == 0 ? 1 : attrs->axis;
-    SONDE__TRY(sonde__op_expect_axis(&attrs->axis, logp->rank, diag));
+    attrs->loss.axis = attrs->loss.axis == 0 ? 1 : attrs->loss.axis;
+    SONDE__TRY(sonde__op_expect_axis(&attrs->loss.axis, logp->rank, diag));
     for (int i = 0; i < logp->rank; i++) {
-        if (i != attrs->axis) {
+        if (i != attrs->loss.axis) {
             labels.dim[labels.rank++] = logp->dim[i];
         }
     }
     classes.dtype = logp->dtype;
-    classes.dim[0] = logp->dim[attrs->axis];
+    classes.dim[0] = logp->dim[attrs->loss.axis];
     SONDE__TRY(sonde__op_expect_shape(target, &labels, "target", diag));
     return weight != NULL
                ? sonde__op_expect_shape(&weight->shape, &classes, "weight", diag)
@@ -64,10 +62,11 @@ typedef struct class_lines {
 
 static class_lines lines_of(const sonde__op_shape *logp, const sonde__op_attrs *attrs)
 {
-    const int64_t step = sonde__op_dims_product(logp, attrs->axis + 1, logp->rank);
+    const int64_t step = sonde__op_dims_product(logp, attrs->loss.axis + 1, logp->rank);
 
-    return (class_lines){.positions = sonde__op_dims_product(logp, 0, attrs->axis) * step,
-                         .classes = logp->dim[attrs->axis],
+    return (class_lines){.positions =
+                             sonde__op_dims_product(logp, 0, attrs->loss.axis) * step,
+                         .classes = logp->dim[attrs->loss.axis],
                          .step = step};
 }
 
@@ -83,7 +82,7 @@ static double weight_of(const sonde__op_call *call, int64_t c)
 
 static bool is_ignored(const sonde__op_attrs *attrs, int64_t target)
 {
-    return attrs->choice != 0 && target == attrs->groups;
+    return attrs->loss.ignores && target == attrs->loss.ignore_index;
 }
 
 /* What the losses of the samples are divided by. */
@@ -92,20 +91,20 @@ static double divisor(const sonde__op_call *call, int64_t samples, int64_t class
     const int64_t *target = call->in[1].data;
     double sum = 0.0;
 
-    for (int64_t n = 0; n < samples && call->attrs->mean; n++) {
+    for (int64_t n = 0; n < samples && call->attrs->loss.mean; n++) {
         if (!is_ignored(call->attrs, target[n]) && target[n] >= 0 &&
             target[n] < classes) {
             sum += weight_of(call, target[n]);
         }
     }
-    return call->attrs->mean ? sum : 1.0;
+    return call->attrs->loss.mean ? sum : 1.0;
 }
 
 static void nll_weighted_run(const sonde__op_call *call, int part, int parts)
 {
     const int64_t *target = call->in[1].data;
     const class_lines lines = lines_of(&call->in[0].shape, call->attrs);
-    const double smoothing = (double)call->attrs->number[0];
+    const double smoothing = (double)call->attrs->loss.label_smoothing;
     double loss = 0.0;
 
     (void)part, (void)parts;
@@ -141,15 +140,15 @@ static void nll_weighted_gradient(const sonde__op_gradient_context *context)
 static bool nll_weighted_ids(const sonde__op_call *call, int operand, sonde__op_ids *ids)
 {
     *ids = (sonde__op_ids){.what = "label",
-                           .ignores = call->attrs->choice != 0,
-                           .ignored = call->attrs->groups,
-                           .count = call->in[0].shape.dim[call->attrs->axis]};
+                           .ignores = call->attrs->loss.ignores,
+                           .ignored = call->attrs->loss.ignore_index,
+                           .count = call->in[0].shape.dim[call->attrs->loss.axis]};
     return operand == 1;
 }
 
 const sonde__op_kind sonde__op_nll_weighted = {
     .name = "NllWeighted",
-    SONDE__OPERANDS(2, 3, 1),
+    SONDE__OPERANDS(loss, 2, 3, 1),
     .infer = nll_weighted_infer,
     .gradient = nll_weighted_gradient,
     .kernels = nll_weighted_kernels,
@@ -179,7 +178,7 @@ static void nll_weighted_grad_run(const sonde__op_call *call, int part, int part
 {
     const int64_t *target = call->in[1].data;
     const class_lines lines = lines_of(&call->out[0].shape, call->attrs);
-    const double smoothing = (double)call->attrs->number[0];
+    const double smoothing = (double)call->attrs->loss.label_smoothing;
     const double dloss =
         sonde__op_load(&call->in[0], 0) / divisor(call, lines.positions, lines.classes);
 
@@ -203,7 +202,7 @@ SONDE__KERNELS(nll_weighted_grad, NULL)
 
 const sonde__op_kind sonde__op_nll_weighted_grad = {
     .name = "NllWeightedGrad",
-    SONDE__OPERANDS(2, 3, 1),
+    SONDE__OPERANDS(loss, 2, 3, 1),
     .infer = nll_weighted_grad_infer,
     .kernels = nll_weighted_grad_kernels,
 };

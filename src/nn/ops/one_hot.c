@@ -15,8 +15,6 @@
 
 #include <math.h>
 
-extern const sonde__op_layer sonde__layer_one_hot;
-
 static sonde_err number_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                               sonde_diag *diag)
 {
@@ -44,7 +42,7 @@ SONDE__KERNELS(number, NULL)
 
 const sonde__op_kind sonde__op_number = {
     .name = "Number",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(none, 1, 1, 1),
     .infer = number_infer,
     .kernels = number_kernels,
 };
@@ -57,13 +55,13 @@ static sonde_err one_hot_infer(sonde__op_call *call, sonde__op_attrs *attrs,
 
     SONDE__TRY(sonde__op_expect_dtype(x, SONDE_I64, "labels", diag));
     SONDE__TRY(sonde__op_expect_size(x, "labels", diag));
-    if (x->rank >= SONDE_MAX_DIMS || attrs->groups < 1) {
+    if (x->rank >= SONDE_MAX_DIMS || attrs->labels.classes < 1) {
         return sonde__fail(
             diag, SONDE_ESHAPE, NULL, "labels of at most 7 dimensions, and a class",
-            "%d dimensions and %lld classes", x->rank, (long long)attrs->groups);
+            "%d dimensions and %lld classes", x->rank, (long long)attrs->labels.classes);
     }
     y.dtype = SONDE_F32;
-    y.dim[y.rank++] = attrs->groups;
+    y.dim[y.rank++] = attrs->labels.classes;
     call->out[0].shape = y;
     return sonde__op_expect_size(&y, "output", diag);
 }
@@ -71,7 +69,7 @@ static sonde_err one_hot_infer(sonde__op_call *call, sonde__op_attrs *attrs,
 static void one_hot_run(const sonde__op_call *call, int part, int parts)
 {
     const int64_t *x = call->in[0].data;
-    const int64_t classes = call->attrs->groups;
+    const int64_t classes = call->attrs->labels.classes;
     const int64_t count = sonde__op_shape_count(&call->in[0].shape);
 
     (void)part, (void)parts;
@@ -91,13 +89,13 @@ SONDE__KERNELS(one_hot, NULL)
 
 static bool one_hot_ids(const sonde__op_call *call, int operand, sonde__op_ids *ids)
 {
-    *ids = (sonde__op_ids){.what = "label", .count = call->attrs->groups};
+    *ids = (sonde__op_ids){.what = "label", .count = call->attrs->labels.classes};
     return operand == 0;
 }
 
 const sonde__op_kind sonde__op_one_hot = {
     .name = "OneHot",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(labels, 1, 1, 1),
     .infer = one_hot_infer,
     .kernels = one_hot_kernels,
     .ids = one_hot_ids,
@@ -107,7 +105,7 @@ const sonde__op_layer sonde__layer_one_hot = {
     .name = "one_hot",
     .kind = &sonde__op_one_hot,
     .inputs = 1,
-    .fields = {SONDE__FIELD("num_classes", SONDE__FIELD_WHOLE, groups, (double)NAN, 1,
-                            1 << 24)},
+    .fields = {SONDE__FIELD("num_classes", SONDE__FIELD_WHOLE, labels.classes,
+                            (double)NAN, 1, 1 << 24)},
     .help = "1 at the place x (int64) of num_classes, else 0; float32",
 };

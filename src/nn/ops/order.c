@@ -42,7 +42,7 @@ static int64_t count_lines(const sonde__op_shape *shape, int axis)
 static int line_parts(const sonde__op_call *call, int max)
 {
     const sonde__op_shape *x = &call->in[0].shape;
-    const int64_t lines = count_lines(x, call->attrs->axis);
+    const int64_t lines = count_lines(x, call->attrs->order.axis);
     const int64_t worth = sonde__op_shape_count(x) / 8192;
     const int64_t parts = worth < lines ? worth : lines;
 
@@ -57,17 +57,17 @@ static sonde_err arg_sort_infer(sonde__op_call *call, sonde__op_attrs *attrs,
     const sonde__op_shape *x = &call->in[0].shape;
 
     SONDE__TRY(sonde__op_expect_float(x, "input", diag));
-    SONDE__TRY(sonde__op_expect_axis(&attrs->axis, x->rank, diag));
-    const int64_t extent = x->dim[attrs->axis];
-    if (attrs->kernel[0] < 0 || attrs->kernel[0] > extent) {
+    SONDE__TRY(sonde__op_expect_axis(&attrs->order.axis, x->rank, diag));
+    const int64_t extent = x->dim[attrs->order.axis];
+    if (attrs->order.k < 0 || attrs->order.k > extent) {
         return sonde__fail(diag, SONDE_EINVAL, NULL, "no more than there are",
-                           "k is %lld of %lld elements", (long long)attrs->kernel[0],
+                           "k is %lld of %lld elements", (long long)attrs->order.k,
                            (long long)extent);
     }
     call->out[0].shape = *x;
     call->out[0].shape.dtype = SONDE_I64;
-    if (attrs->kernel[0] > 0) {
-        call->out[0].shape.dim[attrs->axis] = attrs->kernel[0];
+    if (attrs->order.k > 0) {
+        call->out[0].shape.dim[attrs->order.axis] = attrs->order.k;
     }
     return sonde__op_expect_size(&call->out[0].shape, "output", diag);
 }
@@ -121,7 +121,7 @@ static const int64_t *sort_line(const double *values, int64_t count, bool descen
 /* Of a part: the values of a line, and its places twice. */
 static size_t line_scratch(const sonde__op_call *call, int parts)
 {
-    return (size_t)call->in[0].shape.dim[call->attrs->axis] *
+    return (size_t)call->in[0].shape.dim[call->attrs->order.axis] *
            (sizeof(double) + 2 * sizeof(int64_t)) * (size_t)parts;
 }
 
@@ -129,7 +129,7 @@ static void arg_sort_run(const sonde__op_call *call, int part, int parts)
 {
     const sonde__operand *x = &call->in[0];
     const sonde__op_shape *y = &call->out[0].shape;
-    const int axis = call->attrs->axis;
+    const int axis = call->attrs->order.axis;
     const int64_t extent = x->shape.dim[axis], lines = count_lines(&x->shape, axis);
     double *values = (double *)call->scratch + 3 * extent * part;
     int64_t *places = (int64_t *)(values + extent), *target = call->out[0].data;
@@ -142,8 +142,8 @@ static void arg_sort_run(const sonde__op_call *call, int part, int parts)
         for (int64_t i = 0; i < extent; i++) {
             values[i] = sonde__op_load(x, from_x.start + i * from_x.step);
         }
-        order =
-            sort_line(values, extent, call->attrs->choice == 1, places, places + extent);
+        order = sort_line(values, extent, call->attrs->order.descending, places,
+                          places + extent);
         for (int64_t i = 0; i < y->dim[axis]; i++) {
             target[to_y.start + i * to_y.step] = order[i];
         }
@@ -163,7 +163,7 @@ static const sonde__op_kernel *const *arg_sort_kernels(void)
 
 const sonde__op_kind sonde__op_arg_sort = {
     .name = "ArgSort",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(order, 1, 1, 1),
     .infer = arg_sort_infer,
     .kernels = arg_sort_kernels,
 };
@@ -180,7 +180,7 @@ static sonde_err cumsum_infer(sonde__op_call *call, sonde__op_attrs *attrs,
     } else {
         SONDE__TRY(sonde__op_expect_float(x, "input", diag));
     }
-    SONDE__TRY(sonde__op_expect_axis(&attrs->axis, x->rank, diag));
+    SONDE__TRY(sonde__op_expect_axis(&attrs->order.axis, x->rank, diag));
     call->out[0].shape = *x;
     return SONDE_OK;
 }
@@ -188,7 +188,7 @@ static sonde_err cumsum_infer(sonde__op_call *call, sonde__op_attrs *attrs,
 static void cumsum_run(const sonde__op_call *call, int part, int parts)
 {
     const sonde__operand *x = &call->in[0];
-    const int axis = call->attrs->axis;
+    const int axis = call->attrs->order.axis;
     const int64_t extent = x->shape.dim[axis], lines = count_lines(&x->shape, axis);
 
     for (int64_t n = lines * part / parts; n < lines * (part + 1) / parts; n++) {
@@ -198,7 +198,7 @@ static void cumsum_run(const sonde__op_call *call, int part, int parts)
 
         for (int64_t i = 0; i < extent; i++) {
             const int64_t at =
-                l.start + (call->attrs->choice == 1 ? extent - 1 - i : i) * l.step;
+                l.start + (call->attrs->order.descending ? extent - 1 - i : i) * l.step;
 
             if (x->shape.dtype == SONDE_I64) {
                 whole += ((const uint64_t *)x->data)[at];
@@ -217,14 +217,14 @@ static void cumsum_gradient(const sonde__op_gradient_context *context)
 {
     sonde__op_attrs back = *context->attrs;
 
-    back.choice = 1 - back.choice;
+    back.order.descending = !back.order.descending;
     context->grad_in[0] =
         sonde__op_emit(context->graph, &sonde__op_cumsum, &back, context->grad_out, 1);
 }
 
 const sonde__op_kind sonde__op_cumsum = {
     .name = "CumSum",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(order, 1, 1, 1),
     .infer = cumsum_infer,
     .gradient = cumsum_gradient,
     .kernels = cumsum_kernels,
@@ -239,17 +239,17 @@ static sonde_err arg_window_infer(sonde__op_call *call, sonde__op_attrs *attrs,
 
     SONDE__TRY(sonde__op_expect_rank(x, 4, "input", "(N, C, H, W)", diag));
     for (int d = 0; d < 2; d++) {
-        if (attrs->kernel[d] < 1 || attrs->kernel[d] > SONDE__MAX_EXTENT ||
+        if (attrs->window.kernel[d] < 1 || attrs->window.kernel[d] > SONDE__MAX_EXTENT ||
             x->dim[2 + d] < 1) {
-            return sonde__fail(diag, SONDE_EINVAL, NULL, "1 to 2^24",
-                               "%lld windows of %lld elements",
-                               (long long)attrs->kernel[d], (long long)x->dim[2 + d]);
+            return sonde__fail(
+                diag, SONDE_EINVAL, NULL, "1 to 2^24", "%lld windows of %lld elements",
+                (long long)attrs->window.kernel[d], (long long)x->dim[2 + d]);
         }
     }
     call->out[0].shape = (sonde__op_shape){
         .dtype = SONDE_I64,
         .rank = 3,
-        .dim = {x->dim[0], x->dim[1], attrs->kernel[0] * attrs->kernel[1]}};
+        .dim = {x->dim[0], x->dim[1], attrs->window.kernel[0] * attrs->window.kernel[1]}};
     return sonde__op_expect_size(&call->out[0].shape, "output", diag);
 }
 
@@ -276,7 +276,8 @@ static void arg_window_run(const sonde__op_call *call, int part, int parts)
 {
     const sonde__operand *x = &call->in[0];
     const int64_t height = x->shape.dim[2], width = x->shape.dim[3];
-    const int64_t rows = call->attrs->kernel[0], cols = call->attrs->kernel[1];
+    const int64_t rows = call->attrs->window.kernel[0],
+                  cols = call->attrs->window.kernel[1];
     const int64_t images = x->shape.dim[0] * x->shape.dim[1];
     int64_t *y = call->out[0].data;
 
@@ -306,7 +307,7 @@ SONDE__KERNELS_IN_PARTS(arg_window, image_parts)
 
 const sonde__op_kind sonde__op_arg_window = {
     .name = "ArgWindow",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(window, 1, 1, 1),
     .infer = arg_window_infer,
     .kernels = arg_window_kernels,
 };

@@ -3,11 +3,7 @@
  */
 #include "nn/ops/layer_row.h"
 
-extern const sonde__op_layer sonde__layer_relu, sonde__layer_sigmoid, sonde__layer_tanh,
-    sonde__layer_softmax, sonde__layer_log_softmax, sonde__layer_add, sonde__layer_mul;
-
-#define DIM                                                                              \
-    SONDE__FIELD("dim", SONDE__FIELD_AXIS, axis, 1.0, -SONDE_MAX_DIMS, SONDE_MAX_DIMS - 1)
+#define DIM SONDE__FIELD_DIM("dim", along.axis, 1.0)
 
 /* clang-format off */
 const sonde__op_layer sonde__layer_relu = {

@@ -122,14 +122,11 @@ static const sonde__op_kernel *const *list_kernels(const char *title,
         return list_kernels(title, list, &reference);                                    \
     }
 
-#define A ((double)attrs->number[0])
-#define B ((double)attrs->number[1])
-#define WORD (attrs->choice)
+#define A ((double)attrs->function.number[0])
+#define B ((double)attrs->function.number[1])
+#define WORD (attrs->function.variant)
 
 #define SONDE__POINTWISE(op, title, text, f, slope, ...)                                 \
-    extern const sonde__op_kind sonde__op_##op, sonde__op_##op##_grad;                   \
-    extern const sonde__op_layer sonde__layer_##op;                                      \
-                                                                                         \
     static double op##_value(double x, const sonde__op_attrs *attrs)                     \
     {                                                                                    \
         (void)x, (void)attrs;                                                            \
@@ -162,18 +159,14 @@ static const sonde__op_kernel *const *list_kernels(const char *title,
                                                                                          \
     const sonde__op_kind sonde__op_##op = {                                              \
         .name = title,                                                                   \
-        .in_min = 1,                                                                     \
-        .in_max = 1,                                                                     \
-        .out_count = 1,                                                                  \
+        SONDE__OPERANDS(function, 1, 1, 1),                                              \
         .infer = pointwise_infer,                                                        \
         .gradient = op##_gradient,                                                       \
         .kernels = op##_kernels,                                                         \
     };                                                                                   \
     const sonde__op_kind sonde__op_##op##_grad = {                                       \
         .name = title "Grad",                                                            \
-        .in_min = 2,                                                                     \
-        .in_max = 2,                                                                     \
-        .out_count = 1,                                                                  \
+        SONDE__OPERANDS(function, 2, 2, 1),                                              \
         .infer = pointwise_grad_infer,                                                   \
         .kernels = op##_grad_kernels,                                                    \
     };                                                                                   \
@@ -184,10 +177,11 @@ static const sonde__op_kernel *const *list_kernels(const char *title,
                                                .fields = {__VA_ARGS__}};
 
 /* A number under a key, with its default; and one that is not negative, or positive. */
-#define FIRST(key, fallback) SONDE__FIELD_ANY(key, number[0], fallback)
-#define SECOND(key, fallback) SONDE__FIELD_ANY(key, number[1], fallback)
+#define FIRST(key, fallback) SONDE__FIELD_ANY(key, function.number[0], fallback)
+#define SECOND(key, fallback) SONDE__FIELD_ANY(key, function.number[1], fallback)
 #define FIRST_UP(key, fallback)                                                          \
-    SONDE__FIELD(key, SONDE__FIELD_NUMBER, number[0], fallback, 0, (double)INFINITY)
+    SONDE__FIELD(key, SONDE__FIELD_NUMBER, function.number[0], fallback, 0,              \
+                 (double)INFINITY)
 
 /* --- parts of rows ---------------------------------------------------------------------- */
 
@@ -243,7 +237,7 @@ static double mish_slope_of(double x)
 
 SONDE__POINTWISE(gelu, "Gelu", "x Φ(x), or its approximation by tanh",
     gelu(x, WORD == 1), gelu_slope_of(x, WORD == 1),
-    SONDE__FIELD_CHOICE("approximate", choice, "none", "tanh"))
+    SONDE__FIELD_CHOICE("approximate", function.variant, "none", "tanh"))
 SONDE__POINTWISE(silu, "Silu", "x / (1 + exp(-x))",
     x * logistic(x), logistic(x) * (1.0 + x * (1.0 - logistic(x))), {0})
 SONDE__POINTWISE(mish, "Mish", "x tanh(softplus(x))",

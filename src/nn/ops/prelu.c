@@ -15,9 +15,6 @@
 
 #include <math.h>
 
-extern const sonde__op_kind sonde__op_prelu, sonde__op_prelu_grad;
-extern const sonde__op_layer sonde__layer_prelu;
-
 /* The slope of element i. */
 static int64_t slope_at(const sonde__op_shape *x, const sonde__op_shape *w, int64_t i)
 {
@@ -76,7 +73,7 @@ static void prelu_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_prelu = {
     .name = "PRelu",
-    SONDE__OPERANDS(2, 2, 1),
+    SONDE__OPERANDS(none, 2, 2, 1),
     .infer = prelu_infer,
     .gradient = prelu_gradient,
     .kernels = prelu_kernels,
@@ -119,7 +116,7 @@ SONDE__KERNELS(prelu_grad, NULL)
 
 const sonde__op_kind sonde__op_prelu_grad = {
     .name = "PReluGrad",
-    SONDE__OPERANDS(3, 3, 2),
+    SONDE__OPERANDS(none, 3, 3, 2),
     .out_names = {NULL, "GradWeight"},
     .infer = prelu_grad_infer,
     .kernels = prelu_grad_kernels,
@@ -132,7 +129,7 @@ static int prelu_params(const sonde__op_shape *x, const sonde__op_attrs *attrs,
     params[0] = (sonde__op_param){.suffix = "weight",
                                   .role = SONDE_ROLE_WEIGHT,
                                   .rank = 1,
-                                  .dim = {attrs->groups},
+                                  .dim = {attrs->slopes.count},
                                   .constant = 0.25F};
     return 1;
 }
@@ -141,7 +138,7 @@ const sonde__op_layer sonde__layer_prelu = {
     .name = "prelu",
     .kind = &sonde__op_prelu,
     .inputs = 1,
-    .fields = {SONDE__FIELD("num_parameters", SONDE__FIELD_WHOLE, groups, 1.0, 1,
+    .fields = {SONDE__FIELD("num_parameters", SONDE__FIELD_WHOLE, slopes.count, 1.0, 1,
                             1 << 24)},
     .help = "x, or weight x below 0; num_parameters is 1 or the number of channels",
     .params = prelu_params,

@@ -33,7 +33,7 @@ SONDE__KERNELS(rank_sum, NULL)
 
 const sonde__op_kind sonde__op_rank_sum = {
     .name = "RankSum",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(none, 1, 1, 1),
     .infer = rank_sum_infer,
     .kernels = rank_sum_kernels,
 };

@@ -101,23 +101,23 @@ static void run_unit(const sonde__op_call *call, const sonde__op_recurrent_sizes
                            bias_of(call, 3, g * u + j));
         r[g] = row_product(call, 2, g * u + j, h, before, u, bias_of(call, 4, g * u + j));
     }
-    if (call->attrs->choice == SONDE__LSTM) {
+    if (call->attrs->recurrent.cell == SONDE__LSTM) {
         for (int g = 0; g < 4; g++) {
             y[g] = g == 2 ? tanh(a[g] + r[g]) : logistic(a[g] + r[g]);
         }
         cell = y[1] * (before >= 0 ? sonde__op_load(cells, before * u + j) : 0.0) +
                y[0] * y[2];
         out = y[3] * tanh(cell);
-    } else if (call->attrs->choice == SONDE__GRU) {
+    } else if (call->attrs->recurrent.cell == SONDE__GRU) {
         y[0] = logistic(a[0] + r[0]);
         y[1] = logistic(a[1] + r[1]);
         y[2] = tanh(a[2] + y[0] * r[2]);
         y[3] = r[2];
         out = (1.0 - y[1]) * y[2] + y[1] * last;
     } else {
-        y[0] = call->attrs->choice == SONDE__RNN_TANH ? tanh(a[0] + r[0])
-               : a[0] + r[0] < 0.0                    ? 0.0
-                                                      : a[0] + r[0];
+        y[0] = call->attrs->recurrent.cell == SONDE__RNN_TANH ? tanh(a[0] + r[0])
+               : a[0] + r[0] < 0.0                            ? 0.0
+                                                              : a[0] + r[0];
         out = y[0];
     }
     for (int64_t g = 0; g < n->width / u; g++) {
@@ -154,7 +154,7 @@ static void recurrent_run(const sonde__op_call *call, int part, int parts)
 static int64_t first_gates(const sonde__op_recurrent_sizes *n,
                            const sonde__op_attrs *attrs)
 {
-    return attrs->choice == SONDE__GRU ? 2 * n->units : n->gates;
+    return attrs->recurrent.cell == SONDE__GRU ? 2 * n->units : n->gates;
 }
 
 /* Of the products of a part. */
@@ -249,7 +249,8 @@ static void fill_gates(const pass *p, int64_t first, int64_t rows, int64_t apart
         .packed = p->inputs};
     const float *b_ih = sonde__op_has_in(p->call, 3) ? p->call->in[3].data : NULL;
     const float *b_hh = sonde__op_has_in(p->call, 4) ? p->call->in[4].data : NULL;
-    const int64_t both = p->call->attrs->choice == SONDE__GRU ? 2 * n->units : n->gates;
+    const int64_t both =
+        p->call->attrs->recurrent.cell == SONDE__GRU ? 2 * n->units : n->gates;
 
     sonde__kernel_half_gemm_run(&product, p->scratch);
     for (int64_t row = 0; row < rows && b_ih != NULL && b_hh != NULL; row++) {
@@ -266,7 +267,7 @@ static void add_state(const pass *p, int64_t at, int64_t before)
 {
     const sonde__op_recurrent_sizes *n = &p->n;
     const int64_t row = n->steps * n->width, start = p->first * row + at * n->width;
-    const bool apart = p->call->attrs->choice == SONDE__GRU;
+    const bool apart = p->call->attrs->recurrent.cell == SONDE__GRU;
     const float *b_hh = sonde__op_has_in(p->call, 4) ? p->call->in[4].data : NULL;
     float *const rest = p->gates + start + 3 * n->units;
     sonde__kernel_half_gemm product = {
@@ -322,7 +323,7 @@ static void finish_cell(const pass *p, int64_t at, int64_t before, const float *
     const int64_t units = p->n.units;
     float *gates = p->gates + at * p->n.width;
 
-    switch (p->call->attrs->choice) {
+    switch (p->call->attrs->recurrent.cell) {
     case SONDE__LSTM:
         f->lstm(gates, before < 0 ? NULL : p->cells + before * units,
                 p->cells + at * units, h, units);
@@ -352,7 +353,7 @@ static void finish_step(const pass *p, int64_t at, int64_t before)
     float *const h = sonde__op_recurrent_room(states, at * units, p->rooms);
     const float *last = NULL;
 
-    if (before >= 0 && p->call->attrs->choice == SONDE__GRU) {
+    if (before >= 0 && p->call->attrs->recurrent.cell == SONDE__GRU) {
         last =
             sonde__op_recurrent_floats(states, before * units, units, p->rooms + units);
     }
@@ -428,7 +429,8 @@ static sonde__op_value as_rows(const sonde__op_gradient_context *context,
                                sonde__op_value x)
 {
     const sonde__op_attrs attrs = {
-        .rank = 2, .dims = {-1, sonde__op_value_shape(context->graph, x)->dim[2]}};
+        .shape = {.rank = 2,
+                  .dims = {-1, sonde__op_value_shape(context->graph, x)->dim[2]}}};
 
     return sonde__op_emit(context->graph, &sonde__op_reshape, &attrs, &x, 1);
 }
@@ -460,7 +462,7 @@ static void recurrent_gradient(const sonde__op_gradient_context *context)
         return;
     }
     da = as_rows(context, first); /* dr is another in a GRU alone */
-    dr = context->attrs->choice == SONDE__GRU ? as_rows(context, first + 1) : da;
+    dr = context->attrs->recurrent.cell == SONDE__GRU ? as_rows(context, first + 1) : da;
     if (context->wanted[0]) {
         const sonde__op_value dx = emit_pair(context, &sonde__op_linear_grad_input, da,
                                              context->in[1], context->in[0]);
@@ -486,7 +488,7 @@ static void recurrent_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_recurrent = {
     .name = "Recurrent",
-    SONDE__OPERANDS(3, 5, 3),
+    SONDE__OPERANDS(recurrent, 3, 5, 3),
     .out_names = {NULL, "Gates", "Cells"},
     .infer = recurrent_infer,
     .gradient = recurrent_gradient,

@@ -3,7 +3,7 @@
  * ((x0 + x1) + x2) + ... An element's sum does not depend on how many threads share the
  * work.
  *
- *   attrs.groups   the number of replicas
+ *   attrs.replicas.count   the number of replicas
  *   call.replicas  where each has the value; NULL: in[0] alone
  */
 #include "nn/ops/common.h"
@@ -29,7 +29,8 @@ static void replica_sum_run(const sonde__op_call *call, int part, int parts)
     for (int64_t i = 0; i < count; i++) {
         float total = first[i];
 
-        for (int64_t r = 1; call->replicas != NULL && r < call->attrs->groups; r++) {
+        for (int64_t r = 1; call->replicas != NULL && r < call->attrs->replicas.count;
+             r++) {
             const float *other = call->replicas[r];
 
             total += other[i];
@@ -42,7 +43,7 @@ SONDE__KERNELS(replica_sum, sonde__kernel_replica_sum_fast)
 
 const sonde__op_kind sonde__op_replica_sum = {
     .name = "ReplicaSum",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(replicas, 1, 1, 1),
     .infer = replica_sum_infer,
     .kernels = replica_sum_kernels,
 };

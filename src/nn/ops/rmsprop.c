@@ -27,11 +27,15 @@ static sonde_err rmsprop_infer(sonde__op_call *call, sonde__op_attrs *attrs,
 {
     const sonde__op_shape *w = &call->in[W].shape;
     const sonde__op_shape none = {.dtype = w->dtype, .rank = 1, .dim = {0}};
-    const bool has[] = {true, true, true, (attrs->choice & CENTRED) != 0,
-                        (attrs->choice & MOMENTUM) != 0};
+    const bool has[] = {true, true, true, (attrs->update.variant & CENTRED) != 0,
+                        (attrs->update.variant & MOMENTUM) != 0};
 
     SONDE__TRY(sonde__op_expect_float(w, "weight", diag));
-    for (int i = G; i < call->in_count && i <= BUFFER; i++) {
+    for (int i = G; i <= BUFFER; i++) {
+        if (has[i] && i >= call->in_count) {
+            return sonde__fail(diag, SONDE_EINVAL, NULL, "a state for each flag",
+                               "%d operands", call->in_count);
+        }
         if (has[i]) {
             SONDE__TRY(
                 sonde__op_expect_shape(&call->in[i].shape, w, "gradient or state", diag));
@@ -47,7 +51,7 @@ static sonde_err rmsprop_infer(sonde__op_call *call, sonde__op_attrs *attrs,
 static double step_of(const sonde__op_call *call, int64_t i, double d)
 {
     const float *live = call->live;
-    const int choice = call->attrs->choice;
+    const int choice = call->attrs->update.variant;
     const double alpha = sonde__op_decimal(live[ALPHA]), eps = (double)live[EPS];
     const bool ones = (choice & TF) != 0 && live[FIRST] != 0.0F;
     const double v =
@@ -71,7 +75,7 @@ static double step_of(const sonde__op_call *call, int64_t i, double d)
 static void rmsprop_run(const sonde__op_call *call, int part, int parts)
 {
     const float *live = call->live;
-    const int choice = call->attrs->choice;
+    const int choice = call->attrs->update.variant;
     const double rate = (choice & TF) != 0 ? 1.0 : (double)live[LR];
     const int64_t count = sonde__op_shape_count(&call->in[W].shape);
     uint8_t *const bad = sonde__op_part_bad(call, part);
@@ -101,7 +105,7 @@ SONDE__KERNELS(rmsprop, sonde__kernel_rmsprop_fast)
 
 const sonde__op_kind sonde__op_rmsprop = {
     .name = "RmsProp",
-    SONDE__OPERANDS(3, 5, 4),
+    SONDE__OPERANDS(update, 3, 5, 4),
     .out_names = {NULL, "SquareMean", "Mean", "Momentum"},
     .infer = rmsprop_infer,
     .kernels = rmsprop_kernels,

@@ -80,7 +80,7 @@ SONDE__KERNELS(sgd, sonde__kernel_sgd_fast)
 
 const sonde__op_kind sonde__op_sgd = {
     .name = "Sgd",
-    SONDE__OPERANDS(2, 3, 2),
+    SONDE__OPERANDS(update, 2, 3, 2),
     .out_names = {NULL, "Velocity"},
     .infer = sgd_infer,
     .kernels = sgd_kernels,

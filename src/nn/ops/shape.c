@@ -3,12 +3,12 @@
  * broadcast, reorder. They take every dtype.
  *
  *   identity   y = x: a place to print.
- *   reshape    the same elements, in row-major order, under other dims. attrs.dims, of
- *              attrs.rank entries: 0 copies the input's dim at that place, one -1 takes
+ *   reshape    the same elements, in row-major order, under other dims. attrs.shape.dims, of
+ *              attrs.shape.rank entries: 0 copies the input's dim at that place, one -1 takes
  *              the rest (ONNX's Reshape).
- *   transpose  dim i of y is dim attrs.dims[i] of x (torch.permute); negative ones count
+ *   transpose  dim i of y is dim attrs.shape.dims[i] of x (torch.permute); negative ones count
  *              from the end.
- *   broadcast  x repeated to the shape attrs.dims, by torch's rules: dims are aligned at
+ *   broadcast  x repeated to the shape attrs.shape.dims, by torch's rules: dims are aligned at
  *              the end, and a dim of 1, or none, repeats; -1 keeps x's dim.
  *   reorder    the same tensor in another layout: from that of in[0] to that of out[0],
  *              whatever the kernel names, so one reference serves every pair. Lanes past N
@@ -67,7 +67,7 @@ static void identity_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_identity = {
     .name = "Identity",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(none, 1, 1, 1),
     .infer = identity_infer,
     .gradient = identity_gradient,
     .kernels = identity_kernels,
@@ -84,27 +84,28 @@ static sonde_err resolve_dims(const sonde__op_shape *x, sonde__op_attrs *attrs,
     int64_t known = 1;
     int open = -1;
 
-    for (int i = 0; i < attrs->rank; i++) {
-        if (attrs->dims[i] == 0) {
+    for (int i = 0; i < attrs->shape.rank; i++) {
+        if (attrs->shape.dims[i] == 0) {
             if (i >= x->rank) {
                 return sonde__fail(
                     diag, SONDE_EINVAL, NULL, NULL,
                     "target dim %d copies a dim that an input of rank %d lacks", i,
                     x->rank);
             }
-            attrs->dims[i] = x->dim[i];
+            attrs->shape.dims[i] = x->dim[i];
         }
-        if (attrs->dims[i] == -1 && open < 0) {
+        if (attrs->shape.dims[i] == -1 && open < 0) {
             open = i;
-        } else if (attrs->dims[i] < 0) {
+        } else if (attrs->shape.dims[i] < 0) {
             return sonde__fail(diag, SONDE_EINVAL, NULL, "at most one -1, else positive",
-                               "target dim %d is %lld", i, (long long)attrs->dims[i]);
-        } else if (__builtin_mul_overflow(known, attrs->dims[i], &known)) {
+                               "target dim %d is %lld", i,
+                               (long long)attrs->shape.dims[i]);
+        } else if (__builtin_mul_overflow(known, attrs->shape.dims[i], &known)) {
             known = INT64_MAX; /* differs from every count */
         }
     }
     if (open >= 0 && known > 0 && count % known == 0) {
-        attrs->dims[open] = count / known;
+        attrs->shape.dims[open] = count / known;
     }
     return SONDE_OK;
 }
@@ -118,18 +119,18 @@ static sonde_err reshape_infer(sonde__op_call *call, sonde__op_attrs *attrs,
     sonde__op_shape y;
 
     SONDE__TRY(sonde__op_expect_size(x, "input", diag));
-    if (attrs->rank < 0 || attrs->rank > SONDE_MAX_DIMS) {
+    if (attrs->shape.rank < 0 || attrs->shape.rank > SONDE_MAX_DIMS) {
         return sonde__op_expect_dims(attrs, -1, x->dtype, "target", &y, diag);
     }
     SONDE__TRY(resolve_dims(x, attrs, diag));
-    y = (sonde__op_shape){.dtype = x->dtype, .rank = attrs->rank};
-    memcpy(y.dim, attrs->dims, sizeof y.dim);
+    y = (sonde__op_shape){.dtype = x->dtype, .rank = attrs->shape.rank};
+    memcpy(y.dim, attrs->shape.dims, sizeof y.dim);
     if (sonde__op_expect_size(&y, "target", NULL) != SONDE_OK ||
         sonde__op_shape_count(&y) != sonde__op_shape_count(x)) {
         return sonde__fail(
             diag, SONDE_ESHAPE, NULL, "as many elements before as after", "%s as %s",
             sonde__op_shape_text(x, found),
-            sonde_shape_text(asked.rank, asked.dims, wanted, sizeof wanted));
+            sonde_shape_text(asked.shape.rank, asked.shape.dims, wanted, sizeof wanted));
     }
     call->out[0].shape = y;
     return SONDE_OK;
@@ -151,7 +152,7 @@ static void reshape_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_reshape = {
     .name = "Reshape",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(shape, 1, 1, 1),
     .infer = reshape_infer,
     .gradient = reshape_gradient,
     .kernels = reshape_kernels,
@@ -168,23 +169,25 @@ static sonde_err transpose_infer(sonde__op_call *call, sonde__op_attrs *attrs,
     unsigned seen = 0;
 
     SONDE__TRY(sonde__op_expect_size(x, "input", diag));
-    if (attrs->rank != x->rank) {
+    if (attrs->shape.rank != x->rank) {
         return sonde__fail(diag, SONDE_EINVAL, NULL, NULL,
                            "a permutation of %d dims for a tensor of rank %d",
-                           attrs->rank, x->rank);
+                           attrs->shape.rank, x->rank);
     }
     for (int i = 0; i < x->rank; i++) {
-        const int64_t source = attrs->dims[i] + (attrs->dims[i] < 0 ? x->rank : 0);
+        const int64_t source =
+            attrs->shape.dims[i] + (attrs->shape.dims[i] < 0 ? x->rank : 0);
 
         if (source < 0 || source >= x->rank || (seen & 1u << source) != 0) {
             char text[SONDE__SHAPE_TEXT];
 
-            return sonde__fail(
-                diag, SONDE_EINVAL, NULL, "each dim once", "permutation %s",
-                sonde_shape_text(attrs->rank, attrs->dims, text, sizeof text));
+            return sonde__fail(diag, SONDE_EINVAL, NULL, "each dim once",
+                               "permutation %s",
+                               sonde_shape_text(attrs->shape.rank, attrs->shape.dims,
+                                                text, sizeof text));
         }
         seen |= 1u << source;
-        attrs->dims[i] = source;
+        attrs->shape.dims[i] = source;
         y.dim[i] = x->dim[source];
     }
     call->out[0].shape = y;
@@ -204,7 +207,7 @@ static rows rows_of(const sonde__op_call *call)
     rows r = {.length = last < 0 ? 1 : y->dim[last], .step = 1, .count = 1};
 
     for (int i = 0; i <= last; i++) {
-        const int dim = (int)call->attrs->dims[i];
+        const int dim = (int)call->attrs->shape.dims[i];
         const int64_t stride = sonde__op_dims_product(x, dim + 1, x->rank);
 
         r.stride[i] = stride;
@@ -278,7 +281,7 @@ static void transpose_run(const sonde__op_call *call, int part, int parts)
         int64_t rest = target, source = 0;
 
         for (int i = y->rank - 1; i >= 0; i--) {
-            const int dim = (int)call->attrs->dims[i];
+            const int dim = (int)call->attrs->shape.dims[i];
 
             source += rest % y->dim[i] * sonde__op_dims_product(x, dim + 1, x->rank);
             rest /= y->dim[i];
@@ -291,10 +294,10 @@ SONDE__KERNELS(transpose, transpose_fast)
 
 static void transpose_gradient(const sonde__op_gradient_context *context)
 {
-    sonde__op_attrs inverse = {.rank = context->attrs->rank};
+    sonde__op_attrs inverse = {.shape = {.rank = context->attrs->shape.rank}};
 
-    for (int i = 0; i < inverse.rank; i++) {
-        inverse.dims[context->attrs->dims[i]] = i;
+    for (int i = 0; i < inverse.shape.rank; i++) {
+        inverse.shape.dims[context->attrs->shape.dims[i]] = i;
     }
     context->grad_in[0] = sonde__op_emit(context->graph, &sonde__op_transpose, &inverse,
                                          &context->grad_out[0], 1);
@@ -302,7 +305,7 @@ static void transpose_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_transpose = {
     .name = "Transpose",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(shape, 1, 1, 1),
     .infer = transpose_infer,
     .gradient = transpose_gradient,
     .kernels = transpose_kernels,
@@ -318,9 +321,10 @@ static sonde_err broadcast_infer(sonde__op_call *call, sonde__op_attrs *attrs,
     char found[SONDE__SHAPE_TEXT], wanted[SONDE__SHAPE_TEXT];
     sonde__op_shape y;
 
-    for (int i = 1; i <= attrs->rank && i <= x->rank && attrs->rank <= SONDE_MAX_DIMS;
+    for (int i = 1;
+         i <= attrs->shape.rank && i <= x->rank && attrs->shape.rank <= SONDE_MAX_DIMS;
          i++) {
-        int64_t *dim = &attrs->dims[attrs->rank - i];
+        int64_t *dim = &attrs->shape.dims[attrs->shape.rank - i];
 
         *dim = *dim == -1 ? x->dim[x->rank - i] : *dim;
     }
@@ -356,7 +360,7 @@ static void broadcast_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_broadcast = {
     .name = "Broadcast",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(shape, 1, 1, 1),
     .infer = broadcast_infer,
     .gradient = broadcast_gradient,
     .kernels = broadcast_kernels,
@@ -397,7 +401,7 @@ SONDE__KERNELS(reorder, sonde__kernel_reorder_fast)
 
 const sonde__op_kind sonde__op_reorder = {
     .name = "Reorder",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(none, 1, 1, 1),
     .infer = reorder_infer,
     .kernels = reorder_kernels,
 };

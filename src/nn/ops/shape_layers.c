@@ -8,11 +8,6 @@
 
 #include <math.h>
 
-extern const sonde__op_kind sonde__op_cat;
-extern const sonde__op_layer sonde__layer_flatten, sonde__layer_reshape,
-    sonde__layer_permute, sonde__layer_transpose, sonde__layer_unsqueeze,
-    sonde__layer_squeeze, sonde__layer_expand, sonde__layer_stack;
-
 #define AXIS(key, member, fallback)                                                      \
     SONDE__FIELD(key, SONDE__FIELD_AXIS, member, fallback, -SONDE_MAX_DIMS,              \
                  SONDE_MAX_DIMS - 1)
@@ -22,13 +17,13 @@ static sonde__op_value build_flatten(const sonde__op_builder *builder,
 {
     sonde__op_attrs dims = {0};
 
-    if (sonde__op_expect_axis(&attrs->axis,
+    if (sonde__op_expect_axis(&attrs->shape.axis,
                               sonde__op_value_shape(builder->graph, in[0])->rank,
                               builder->diag) != SONDE_OK) {
         return 0;
     }
-    dims.rank = attrs->axis + 1;
-    dims.dims[attrs->axis] = -1; /* the dimensions before are 0: copied */
+    dims.shape.rank = attrs->shape.axis + 1;
+    dims.shape.dims[attrs->shape.axis] = -1; /* the dimensions before are 0: copied */
     return builder->emit(builder, &sonde__op_reshape, &dims, in, 1);
 }
 
@@ -36,7 +31,7 @@ const sonde__op_layer sonde__layer_flatten = {
     .name = "flatten",
     .kind = &sonde__op_reshape,
     .inputs = 1,
-    .fields = {AXIS("start_dim", axis, 1.0)},
+    .fields = {AXIS("start_dim", shape.axis, 1.0)},
     .help = "the dimensions from start_dim on as one",
     .build = build_flatten,
 };
@@ -45,7 +40,8 @@ const sonde__op_layer sonde__layer_reshape = {
     .name = "reshape",
     .kind = &sonde__op_reshape,
     .inputs = 1,
-    .fields = {SONDE__FIELD("shape", SONDE__FIELD_DIMS, dims, (double)NAN, -1, 1e15)},
+    .fields = {SONDE__FIELD("shape", SONDE__FIELD_DIMS, shape.dims, (double)NAN, -1,
+                            1e15)},
     .help = "the same elements in another shape; -1 is inferred, 0 is copied from x",
 };
 
@@ -53,8 +49,8 @@ const sonde__op_layer sonde__layer_permute = {
     .name = "permute",
     .kind = &sonde__op_transpose,
     .inputs = 1,
-    .fields = {SONDE__FIELD("dims", SONDE__FIELD_DIMS, dims, (double)NAN, -SONDE_MAX_DIMS,
-                            SONDE_MAX_DIMS - 1)},
+    .fields = {SONDE__FIELD("dims", SONDE__FIELD_DIMS, shape.dims, (double)NAN,
+                            -SONDE_MAX_DIMS, SONDE_MAX_DIMS - 1)},
     .help = "the dimensions in another order",
 };
 
@@ -62,15 +58,15 @@ static sonde__op_value build_transpose(const sonde__op_builder *builder,
                                        sonde__op_attrs *attrs, const sonde__op_value *in)
 {
     const int rank = sonde__op_value_shape(builder->graph, in[0])->rank;
-    int first = attrs->axis, second = attrs->choice;
+    int first = attrs->shape.axis, second = attrs->shape.other;
 
     if (sonde__op_expect_axis(&first, rank, builder->diag) != SONDE_OK ||
         sonde__op_expect_axis(&second, rank, builder->diag) != SONDE_OK) {
         return 0;
     }
-    attrs->rank = rank;
+    attrs->shape.rank = rank;
     for (int i = 0; i < rank; i++) {
-        attrs->dims[i] = i == first ? second : i == second ? first : i;
+        attrs->shape.dims[i] = i == first ? second : i == second ? first : i;
     }
     return builder->emit(builder, &sonde__op_transpose, attrs, in, 1);
 }
@@ -79,7 +75,8 @@ const sonde__op_layer sonde__layer_transpose = {
     .name = "transpose",
     .kind = &sonde__op_transpose,
     .inputs = 1,
-    .fields = {AXIS("dim0", axis, (double)NAN), AXIS("dim1", choice, (double)NAN)},
+    .fields = {AXIS("dim0", shape.axis, (double)NAN),
+               AXIS("dim1", shape.other, (double)NAN)},
     .help = "two dimensions exchanged",
     .build = build_transpose,
 };
@@ -90,18 +87,18 @@ static sonde__op_value emit_dims(const sonde__op_builder *builder, sonde__op_val
                                  int axis, bool out)
 {
     const sonde__op_shape *shape = sonde__op_value_shape(builder->graph, x);
-    sonde__op_attrs attrs = {.rank = 0};
+    sonde__op_attrs attrs = {.shape = {.rank = 0}};
 
     for (int i = 0; i < shape->rank; i++) {
         if (!out && i == axis) {
-            attrs.dims[attrs.rank++] = 1;
+            attrs.shape.dims[attrs.shape.rank++] = 1;
         }
         if (!out || i != axis) {
-            attrs.dims[attrs.rank++] = i == 0 ? -1 : shape->dim[i];
+            attrs.shape.dims[attrs.shape.rank++] = i == 0 ? -1 : shape->dim[i];
         }
     }
     if (!out && axis == shape->rank) {
-        attrs.dims[attrs.rank++] = 1;
+        attrs.shape.dims[attrs.shape.rank++] = 1;
     }
     return builder->emit(builder, &sonde__op_reshape, &attrs, &x, 1);
 }
@@ -116,8 +113,8 @@ static sonde__op_value build_unsqueeze(const sonde__op_builder *builder,
                           "an input of %d dimensions", rank);
         return 0;
     }
-    return sonde__op_expect_axis(&attrs->axis, rank + 1, builder->diag) == SONDE_OK
-               ? emit_dims(builder, in[0], attrs->axis, false)
+    return sonde__op_expect_axis(&attrs->shape.axis, rank + 1, builder->diag) == SONDE_OK
+               ? emit_dims(builder, in[0], attrs->shape.axis, false)
                : 0;
 }
 
@@ -126,24 +123,24 @@ static sonde__op_value build_squeeze(const sonde__op_builder *builder,
 {
     const sonde__op_shape *x = sonde__op_value_shape(builder->graph, in[0]);
 
-    if (sonde__op_expect_axis(&attrs->axis, x->rank, builder->diag) != SONDE_OK) {
+    if (sonde__op_expect_axis(&attrs->shape.axis, x->rank, builder->diag) != SONDE_OK) {
         return 0;
     }
-    if (attrs->axis == 0 || x->dim[attrs->axis] != 1) {
+    if (attrs->shape.axis == 0 || x->dim[attrs->shape.axis] != 1) {
         (void)sonde__fail(builder->diag, SONDE_ESHAPE, NULL,
                           "a dimension of 1, not that of the batch",
-                          "dimension %d has %lld elements", attrs->axis,
-                          (long long)x->dim[attrs->axis]);
+                          "dimension %d has %lld elements", attrs->shape.axis,
+                          (long long)x->dim[attrs->shape.axis]);
         return 0;
     }
-    return emit_dims(builder, in[0], attrs->axis, true);
+    return emit_dims(builder, in[0], attrs->shape.axis, true);
 }
 
 const sonde__op_layer sonde__layer_unsqueeze = {
     .name = "unsqueeze",
     .kind = &sonde__op_reshape,
     .inputs = 1,
-    .fields = {AXIS("dim", axis, (double)NAN)},
+    .fields = {AXIS("dim", shape.axis, (double)NAN)},
     .help = "a dimension of 1 put in at dim",
     .build = build_unsqueeze,
 };
@@ -152,7 +149,7 @@ const sonde__op_layer sonde__layer_squeeze = {
     .name = "squeeze",
     .kind = &sonde__op_reshape,
     .inputs = 1,
-    .fields = {AXIS("dim", axis, (double)NAN)},
+    .fields = {AXIS("dim", shape.axis, (double)NAN)},
     .help = "without the dimension dim, which is 1",
     .build = build_squeeze,
 };
@@ -161,7 +158,7 @@ const sonde__op_layer sonde__layer_expand = {
     .name = "expand",
     .kind = &sonde__op_broadcast,
     .inputs = 1,
-    .fields = {SONDE__FIELD("size", SONDE__FIELD_DIMS, dims, (double)NAN, -1, 1e9)},
+    .fields = {SONDE__FIELD("size", SONDE__FIELD_DIMS, shape.dims, (double)NAN, -1, 1e9)},
     .help = "repeated along dimensions of 1 to size; -1 keeps a dimension",
 };
 
@@ -176,14 +173,16 @@ static sonde__op_value build_stack(const sonde__op_builder *builder,
             return 0;
         }
     }
-    return builder->emit(builder, &sonde__op_cat, attrs, parts, 2);
+    return builder->emit(builder, &sonde__op_cat,
+                         &(sonde__op_attrs){.along = {.axis = attrs->shape.axis}}, parts,
+                         2);
 }
 
 const sonde__op_layer sonde__layer_stack = {
     .name = "stack",
     .kind = &sonde__op_cat,
     .inputs = 2,
-    .fields = {AXIS("dim", axis, 0.0)},
+    .fields = {AXIS("dim", shape.axis, 0.0)},
     .help = "a and b along a new dimension at dim",
     .build = build_stack,
 };

@@ -17,9 +17,6 @@
 
 #include <string.h>
 
-extern const sonde__op_kind sonde__op_slice, sonde__op_slice_grad;
-extern const sonde__op_layer sonde__layer_slice;
-
 static int64_t bounded(int64_t place, int64_t extent)
 {
     place += place < 0 ? extent : 0;
@@ -33,24 +30,24 @@ static sonde_err expect_slice(const sonde__op_shape *x, sonde__op_attrs *attrs,
     int64_t extent = 0, length = 0;
 
     SONDE__TRY(sonde__op_expect_size(x, "input", diag));
-    SONDE__TRY(sonde__op_expect_axis(&attrs->axis, x->rank, diag));
-    attrs->stride[0] = attrs->stride[0] == 0 ? 1 : attrs->stride[0];
-    if (attrs->stride[0] < 1) {
+    SONDE__TRY(sonde__op_expect_axis(&attrs->slice.axis, x->rank, diag));
+    attrs->slice.step = attrs->slice.step == 0 ? 1 : attrs->slice.step;
+    if (attrs->slice.step < 1) {
         return sonde__fail(diag, SONDE_EINVAL, NULL, "at least 1", "step is %lld",
-                           (long long)attrs->stride[0]);
+                           (long long)attrs->slice.step);
     }
-    extent = x->dim[attrs->axis];
-    attrs->kernel[0] = bounded(attrs->kernel[0], extent);
-    attrs->kernel[1] = bounded(attrs->kernel[1], extent);
-    length = attrs->kernel[1] - attrs->kernel[0];
+    extent = x->dim[attrs->slice.axis];
+    attrs->slice.start = bounded(attrs->slice.start, extent);
+    attrs->slice.end = bounded(attrs->slice.end, extent);
+    length = attrs->slice.end - attrs->slice.start;
     if (length <= 0) {
         return sonde__fail(diag, SONDE_ESHAPE, NULL, "start before end",
                            "no element from %lld to %lld of dimension %d, of %lld",
-                           (long long)attrs->kernel[0], (long long)attrs->kernel[1],
-                           attrs->axis, (long long)extent);
+                           (long long)attrs->slice.start, (long long)attrs->slice.end,
+                           attrs->slice.axis, (long long)extent);
     }
     *y = *x;
-    y->dim[attrs->axis] = (length + attrs->stride[0] - 1) / attrs->stride[0];
+    y->dim[attrs->slice.axis] = (length + attrs->slice.step - 1) / attrs->slice.step;
     return SONDE_OK;
 }
 
@@ -64,15 +61,15 @@ static sonde_err slice_infer(sonde__op_call *call, sonde__op_attrs *attrs,
 static void copy_runs(const sonde__op_shape *x, const sonde__op_shape *y,
                       const sonde__op_attrs *attrs, char *of_x, char *of_y, bool to_x)
 {
-    const int64_t inner = sonde__op_dims_product(x, attrs->axis + 1, x->rank);
-    const int64_t outer = sonde__op_dims_product(x, 0, attrs->axis);
+    const int64_t inner = sonde__op_dims_product(x, attrs->slice.axis + 1, x->rank);
+    const int64_t outer = sonde__op_dims_product(x, 0, attrs->slice.axis);
     const size_t bytes = (size_t)inner * sonde_dtype_size(x->dtype);
 
     for (int64_t o = 0; o < outer; o++) {
-        for (int64_t i = 0; i < y->dim[attrs->axis]; i++) {
-            const int64_t place = attrs->kernel[0] + i * attrs->stride[0];
-            char *run_x = of_x + (size_t)(o * x->dim[attrs->axis] + place) * bytes;
-            char *run_y = of_y + (size_t)(o * y->dim[attrs->axis] + i) * bytes;
+        for (int64_t i = 0; i < y->dim[attrs->slice.axis]; i++) {
+            const int64_t place = attrs->slice.start + i * attrs->slice.step;
+            char *run_x = of_x + (size_t)(o * x->dim[attrs->slice.axis] + place) * bytes;
+            char *run_y = of_y + (size_t)(o * y->dim[attrs->slice.axis] + i) * bytes;
 
             memcpy(to_x ? run_x : run_y, to_x ? run_y : run_x, bytes);
         }
@@ -96,7 +93,7 @@ static void slice_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_slice = {
     .name = "Slice",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(slice, 1, 1, 1),
     .infer = slice_infer,
     .gradient = slice_gradient,
     .kernels = slice_kernels,
@@ -131,7 +128,7 @@ SONDE__KERNELS(slice_grad, NULL)
 
 const sonde__op_kind sonde__op_slice_grad = {
     .name = "SliceGrad",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(slice, 1, 1, 1),
     .infer = slice_grad_infer,
     .kernels = slice_grad_kernels,
 };
@@ -147,11 +144,11 @@ const sonde__op_layer sonde__layer_slice = {
     .name = "slice",
     .kind = &sonde__op_slice,
     .inputs = 1,
-    .fields = {SONDE__FIELD("dim", SONDE__FIELD_AXIS, axis, 0.0, -SONDE_MAX_DIMS,
+    .fields = {SONDE__FIELD("dim", SONDE__FIELD_AXIS, slice.axis, 0.0, -SONDE_MAX_DIMS,
                             SONDE_MAX_DIMS - 1),
-               WHOLE("start", kernel[0], 0.0, NULL),
-               WHOLE("end", kernel[1], 1e9, "the end"),
-               SONDE__FIELD("step", SONDE__FIELD_WHOLE, stride[0], 1.0, 1, 1e9)},
+               WHOLE("start", slice.start, 0.0, NULL),
+               WHOLE("end", slice.end, 1e9, "the end"),
+               SONDE__FIELD("step", SONDE__FIELD_WHOLE, slice.step, 1.0, 1, 1e9)},
     .help = "places start, start + step ... before end of the dimension dim; negative "
             "ones count from the end",
 };

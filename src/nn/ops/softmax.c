@@ -37,7 +37,7 @@ static sonde_err softmax_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                sonde_diag *diag)
 {
     SONDE__TRY(sonde__op_expect_float(&call->in[0].shape, "input", diag));
-    SONDE__TRY(sonde__op_expect_axis(&attrs->axis, call->in[0].shape.rank, diag));
+    SONDE__TRY(sonde__op_expect_axis(&attrs->along.axis, call->in[0].shape.rank, diag));
     call->out[0].shape = call->in[0].shape;
     return SONDE_OK;
 }
@@ -49,7 +49,7 @@ static sonde_err softmax_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs
 
     SONDE__TRY(sonde__op_expect_float(y, "output", diag));
     SONDE__TRY(sonde__op_expect_shape(&call->in[0].shape, y, "output gradient", diag));
-    SONDE__TRY(sonde__op_expect_axis(&attrs->axis, y->rank, diag));
+    SONDE__TRY(sonde__op_expect_axis(&attrs->along.axis, y->rank, diag));
     call->out[0].shape = *y;
     return SONDE_OK;
 }
@@ -74,7 +74,7 @@ static void max_and_sum(const sonde__operand *x, const lines *l, int64_t start,
 
 static void softmax_run(const sonde__op_call *call, int part, int parts)
 {
-    const lines l = lines_of(&call->in[0].shape, call->attrs->axis);
+    const lines l = lines_of(&call->in[0].shape, call->attrs->along.axis);
 
     (void)part, (void)parts;
     for (int64_t line = 0; line < l.count; line++) {
@@ -103,7 +103,7 @@ static void softmax_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_softmax = {
     .name = "Softmax",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(along, 1, 1, 1),
     .infer = softmax_infer,
     .gradient = softmax_gradient,
     .kernels = softmax_kernels,
@@ -111,7 +111,7 @@ const sonde__op_kind sonde__op_softmax = {
 
 static void log_softmax_run(const sonde__op_call *call, int part, int parts)
 {
-    const lines l = lines_of(&call->in[0].shape, call->attrs->axis);
+    const lines l = lines_of(&call->in[0].shape, call->attrs->along.axis);
 
     (void)part, (void)parts;
     for (int64_t line = 0; line < l.count; line++) {
@@ -140,7 +140,7 @@ static void log_softmax_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_log_softmax = {
     .name = "LogSoftmax",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(along, 1, 1, 1),
     .infer = softmax_infer,
     .gradient = log_softmax_gradient,
     .kernels = log_softmax_kernels,
@@ -151,7 +151,7 @@ const sonde__op_kind sonde__op_log_softmax = {
 static void softmax_grad_run(const sonde__op_call *call, int part, int parts)
 {
     const sonde__operand *dy = &call->in[0], *y = &call->in[1];
-    const lines l = lines_of(&y->shape, call->attrs->axis);
+    const lines l = lines_of(&y->shape, call->attrs->along.axis);
 
     (void)part, (void)parts;
     for (int64_t line = 0; line < l.count; line++) {
@@ -177,7 +177,7 @@ SONDE__KERNELS(softmax_grad, sonde__kernel_softmax_grad_fast)
 
 const sonde__op_kind sonde__op_softmax_grad = {
     .name = "SoftmaxGrad",
-    SONDE__OPERANDS(2, 2, 1),
+    SONDE__OPERANDS(along, 2, 2, 1),
     .infer = softmax_grad_infer,
     .kernels = softmax_grad_kernels,
 };
@@ -185,7 +185,7 @@ const sonde__op_kind sonde__op_softmax_grad = {
 static void log_softmax_grad_run(const sonde__op_call *call, int part, int parts)
 {
     const sonde__operand *dy = &call->in[0], *y = &call->in[1];
-    const lines l = lines_of(&y->shape, call->attrs->axis);
+    const lines l = lines_of(&y->shape, call->attrs->along.axis);
 
     (void)part, (void)parts;
     for (int64_t line = 0; line < l.count; line++) {
@@ -209,7 +209,7 @@ SONDE__KERNELS(log_softmax_grad, sonde__kernel_log_softmax_grad_fast)
 
 const sonde__op_kind sonde__op_log_softmax_grad = {
     .name = "LogSoftmaxGrad",
-    SONDE__OPERANDS(2, 2, 1),
+    SONDE__OPERANDS(along, 2, 2, 1),
     .infer = softmax_grad_infer,
     .kernels = log_softmax_grad_kernels,
 };
