@@ -40,16 +40,13 @@ static void add_operand(op_run *run, sonde_dtype dtype, int rank, const int64_t 
 static bool run_nth(op_run *run, int k, void *out[])
 {
     const run_options options = {.any = SONDE__PLAIN, .parts = 1};
-    const sonde__op_kernel *const *kernels = run->kind->kernels();
+    const sonde__op_kernel *kernel = sonde__op_kernel_of(run->kind, NULL, (size_t)k);
 
-    for (int i = 0; i < k && kernels[0] != NULL; i++) {
-        kernels++;
-    }
     must(infer_run(run, &engine_diag));
-    if (kernels[0] == NULL || !kernel_accepts(run, kernels[0])) {
+    if (kernel == NULL || !kernel_accepts(run, kernel)) {
         return false;
     }
-    run_kernel(run, kernels[0], &options, out);
+    run_kernel(run, kernel, &options, out);
     return true;
 }
 

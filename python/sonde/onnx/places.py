@@ -187,7 +187,7 @@ def _windows(w: Writer, a: Attrs) -> None:
     if border > 0:
         pads = [border * (i % rank == axis) for i in range(2 * rank)]
         x = w.step("Pad", x, w.ints(*pads))
-    _taken(w, {**a, "padding": [0, 0, 0]}, x, w.shape(0)[axis] + 2 * border)
+    _taken(w, {**a, "before": 0}, x, w.shape(0)[axis] + 2 * border)
 
 
 @writes("Remap")

@@ -21,7 +21,7 @@ static void mark_differentiable(const sonde__op_graph *graph, bool *needs)
         for (int k = 0; k < op->in_count; k++) {
             any = any || needs[op->in[k]];
         }
-        if (any && op->kind->gradient != NULL) {
+        if (any && sonde__op_has_gradient(op->kind)) {
             needs[op->out[0]] = true;
         }
     }
@@ -73,7 +73,7 @@ static void differentiate(sonde__plan_program *program, const sonde__graph_node_
         grad_out[i] = program->gradient_of[op->out[i]];
         any = any || grad_out[i] != 0;
     }
-    if (!any || op->kind->gradient == NULL) {
+    if (!any || !sonde__op_has_gradient(op->kind)) {
         return;
     }
     for (int i = 0; i < op->in_count; i++) {
@@ -81,7 +81,7 @@ static void differentiate(sonde__plan_program *program, const sonde__graph_node_
     }
     graph->module = op->module;
     graph->stage = op->stage;
-    op->kind->gradient(&context);
+    sonde__op_differentiate(op->kind, &context);
     for (int i = 0; i < op->in_count && graph->err == SONDE_OK; i++) {
         sonde__op_value *known = &program->gradient_of[op->in[i]];
 

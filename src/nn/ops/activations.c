@@ -39,25 +39,15 @@ static void relu_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(relu, sonde__kernel_relu_fast)
-SONDE__HALF_KERNELS(relu)
-
-static void relu_gradient(const sonde__op_gradient_context *context)
-{
-    const sonde__op_value in[] = {context->grad_out[0], context->out[0]};
-
-    context->grad_in[0] =
-        sonde__op_emit(context->graph, &sonde__op_relu_grad, NULL, in, 2);
-}
-
 const sonde__op_kind sonde__op_relu = {
     .name = "Relu",
     SONDE__OPERANDS(none, 1, 1, 1),
     .infer = relu_infer,
-    .gradient = relu_gradient,
-    .kernels = relu_kernels,
+    .backward = {&sonde__op_relu_grad, "dA"},
+    SONDE__REFERENCE(relu_run),
+    .fast = sonde__kernel_relu_fast,
     .halves = SONDE__HALVES_KEPT,
-    .half_kernels = relu_half_kernels,
+    .half_kernels = sonde__kernel_relu_half,
 };
 
 static sonde_err relu_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs,
@@ -85,16 +75,14 @@ static void relu_grad_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(relu_grad, sonde__kernel_relu_grad_fast)
-SONDE__HALF_KERNELS(relu_grad)
-
 const sonde__op_kind sonde__op_relu_grad = {
     .name = "ReluGrad",
     SONDE__OPERANDS(none, 2, 2, 1),
     .infer = relu_grad_infer,
-    .kernels = relu_grad_kernels,
+    SONDE__REFERENCE(relu_grad_run),
+    .fast = sonde__kernel_relu_grad_fast,
     .halves = SONDE__HALVES_KEPT,
-    .half_kernels = relu_grad_half_kernels,
+    .half_kernels = sonde__kernel_relu_grad_half,
 };
 
 static sonde_err activation_infer(sonde__op_call *call, sonde__op_attrs *attrs,
@@ -132,16 +120,6 @@ static sonde_err gradient_infer(sonde__op_call *call, sonde__op_attrs *attrs,
         }                                                                                \
     }                                                                                    \
                                                                                          \
-    SONDE__KERNELS(op, NULL)                                                             \
-                                                                                         \
-    static void op##_gradient(const sonde__op_gradient_context *context)                 \
-    {                                                                                    \
-        const sonde__op_value in[] = {context->grad_out[0], context->out[0]};            \
-                                                                                         \
-        context->grad_in[0] =                                                            \
-            sonde__op_emit(context->graph, &sonde__op_##op##_grad, NULL, in, 2);         \
-    }                                                                                    \
-                                                                                         \
     static void op##_grad_run(const sonde__op_call *call, int part, int parts)           \
     {                                                                                    \
         const int64_t count = sonde__op_shape_count(&call->in[0].shape);                 \
@@ -153,9 +131,7 @@ static sonde_err gradient_infer(sonde__op_call *call, sonde__op_attrs *attrs,
             sonde__op_store(&call->out[0], i,                                            \
                             sonde__op_load(&call->in[0], i) * (slope));                  \
         }                                                                                \
-    }                                                                                    \
-                                                                                         \
-    SONDE__KERNELS(op##_grad, NULL)
+    }
 
 ACTIVATION(sigmoid, 1.0 / (1.0 + exp(-x)), y *(1.0 - y))
 ACTIVATION(tanh, tanh(x), 1.0 - y * y)
@@ -164,28 +140,28 @@ const sonde__op_kind sonde__op_sigmoid = {
     .name = "Sigmoid",
     SONDE__OPERANDS(none, 1, 1, 1),
     .infer = activation_infer,
-    .gradient = sigmoid_gradient,
-    .kernels = sigmoid_kernels,
+    .backward = {&sonde__op_sigmoid_grad, "dA"},
+    SONDE__REFERENCE(sigmoid_run),
 };
 
 const sonde__op_kind sonde__op_tanh = {
     .name = "Tanh",
     SONDE__OPERANDS(none, 1, 1, 1),
     .infer = activation_infer,
-    .gradient = tanh_gradient,
-    .kernels = tanh_kernels,
+    .backward = {&sonde__op_tanh_grad, "dA"},
+    SONDE__REFERENCE(tanh_run),
 };
 
 const sonde__op_kind sonde__op_sigmoid_grad = {
     .name = "SigmoidGrad",
     SONDE__OPERANDS(none, 2, 2, 1),
     .infer = gradient_infer,
-    .kernels = sigmoid_grad_kernels,
+    SONDE__REFERENCE(sigmoid_grad_run),
 };
 
 const sonde__op_kind sonde__op_tanh_grad = {
     .name = "TanhGrad",
     SONDE__OPERANDS(none, 2, 2, 1),
     .infer = gradient_infer,
-    .kernels = tanh_grad_kernels,
+    SONDE__REFERENCE(tanh_grad_run),
 };

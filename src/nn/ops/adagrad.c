@@ -62,13 +62,12 @@ static void adagrad_run(const sonde__op_call *call, int part, int parts)
     sonde__op_store(&call->out[2], 0, before + 1.0);
 }
 
-SONDE__KERNELS(adagrad, sonde__kernel_adagrad_fast)
-
 const sonde__op_kind sonde__op_adagrad = {
     .name = "Adagrad",
     SONDE__OPERANDS(update, 4, 4, 3),
     .out_names = {NULL, "SquareSum", "Step"},
     .infer = adagrad_infer,
-    .kernels = adagrad_kernels,
+    SONDE__REFERENCE(adagrad_run),
+    .fast = sonde__kernel_adagrad_fast,
     .alias = {W + 1, V + 1, STEP + 1},
 };

@@ -90,13 +90,12 @@ static void adam_run(const sonde__op_call *call, int part, int parts)
     sonde__op_store(&call->out[OUT_STEP], 0, step);
 }
 
-SONDE__KERNELS(adam, sonde__kernel_adam_fast)
-
 const sonde__op_kind sonde__op_adam = {
     .name = "Adam",
     SONDE__OPERANDS(update, 5, 5, 4),
     .out_names = {NULL, "FirstMoment", "SecondMoment", "Step"},
     .infer = adam_infer,
-    .kernels = adam_kernels,
+    SONDE__REFERENCE(adam_run),
+    .fast = sonde__kernel_adam_fast,
     .alias = {W + 1, M + 1, V + 1, STEP + 1},
 };

@@ -289,31 +289,8 @@ static void self_attention_products(const sonde__op_call *call, int part, int pa
     forward_products(call, part, parts, true);
 }
 
-#define FAST_ATTENTION(op, function, scratch_of)                                         \
-    static const sonde__op_kernel *const *op##_fast(void)                                \
-    {                                                                                    \
-        static const sonde__op_kernel gemm = {.name = "gemm",                            \
-                                              .accepts = is_f32,                         \
-                                              .scratch = (scratch_of),                   \
-                                              .parts = op##_parts,                       \
-                                              .run = (function)};                        \
-        static const sonde__op_kernel *const kernels[] = {&gemm, NULL};                  \
-                                                                                         \
-        return kernels;                                                                  \
-    }                                                                                    \
-                                                                                         \
-    SONDE__KERNELS(op, op##_fast)                                                        \
-                                                                                         \
-    static const sonde__op_kernel *const sonde__kernel_##op##_half[] = {                 \
-        &(const sonde__op_kernel){.name = "half",                                        \
-                                  .scratch = (scratch_of),                               \
-                                  .parts = op##_parts,                                   \
-                                  .run = (function)},                                    \
-        NULL};                                                                           \
-    SONDE__HALF_KERNELS(op)
-
-FAST_ATTENTION(attention, attention_products, product_scratch)
-FAST_ATTENTION(self_attention, self_attention_products, self_product_scratch)
+#define PRODUCTS(name, op, ...)                                                          \
+    SONDE__KERNEL(name, op##_products, .parts = op##_parts, .scratch = __VA_ARGS__)
 
 /* --- gradient ------------------------------------------------------------------------- */
 
@@ -356,9 +333,10 @@ const sonde__op_kind sonde__op_attention = {
     .out_names = {NULL, "Weights"},
     .infer = attention_infer,
     .gradient = attention_gradient,
-    .kernels = attention_kernels,
+    SONDE__REFERENCE(attention_run),
+    .own = PRODUCTS("gemm", attention, product_scratch, .accepts = is_f32),
     .halves = SONDE__HALVES_MADE,
-    .half_kernels = attention_half_kernels,
+    .half_kernels = PRODUCTS("half", attention, product_scratch),
 };
 
 const sonde__op_kind sonde__op_self_attention = {
@@ -367,7 +345,8 @@ const sonde__op_kind sonde__op_self_attention = {
     .out_names = {NULL, "Weights"},
     .infer = self_attention_infer,
     .gradient = self_attention_gradient,
-    .kernels = self_attention_kernels,
+    SONDE__REFERENCE(self_attention_run),
+    .own = PRODUCTS("gemm", self_attention, self_product_scratch, .accepts = is_f32),
     .halves = SONDE__HALVES_MADE,
-    .half_kernels = self_attention_half_kernels,
+    .half_kernels = PRODUCTS("half", self_attention, self_product_scratch),
 };

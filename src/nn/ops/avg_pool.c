@@ -203,32 +203,14 @@ static void adaptive_avg_pool2d_grad_run(const sonde__op_call *call, int part, i
     sonde__op_store_all(call, adaptive_grad_at);
 }
 
-static void avg_gradient(const sonde__op_gradient_context *context)
-{
-    context->grad_in[0] = sonde__op_emit_shaped(context, &sonde__op_avg_pool2d_grad,
-                                                context->in[0], context->grad_out, 1);
-}
-
-static void adaptive_gradient(const sonde__op_gradient_context *context)
-{
-    context->grad_in[0] =
-        sonde__op_emit_shaped(context, &sonde__op_adaptive_avg_pool2d_grad,
-                              context->in[0], context->grad_out, 1);
-}
-
 /* --- rows ----------------------------------------------------------------------------- */
-
-SONDE__KERNELS(avg_pool2d, NULL)
-SONDE__KERNELS(avg_pool2d_grad, NULL)
-SONDE__KERNELS(adaptive_avg_pool2d, NULL)
-SONDE__KERNELS(adaptive_avg_pool2d_grad, NULL)
 
 const sonde__op_kind sonde__op_avg_pool2d = {
     .name = "AvgPool2d",
     SONDE__OPERANDS(window, 1, 1, 1),
     .infer = avg_pool2d_infer,
-    .gradient = avg_gradient,
-    .kernels = avg_pool2d_kernels,
+    .backward = {&sonde__op_avg_pool2d_grad, "d", 0, true},
+    SONDE__REFERENCE(avg_pool2d_run),
     .halves = SONDE__HALVES_KEPT,
 };
 
@@ -236,7 +218,7 @@ const sonde__op_kind sonde__op_avg_pool2d_grad = {
     .name = "AvgPool2dGrad",
     SONDE__OPERANDS(window, 1, 1, 1),
     .infer = avg_grad_infer,
-    .kernels = avg_pool2d_grad_kernels,
+    SONDE__REFERENCE(avg_pool2d_grad_run),
     .halves = SONDE__HALVES_TAKEN,
 };
 
@@ -244,8 +226,8 @@ const sonde__op_kind sonde__op_adaptive_avg_pool2d = {
     .name = "AdaptiveAvgPool2d",
     SONDE__OPERANDS(window, 1, 1, 1),
     .infer = adaptive_infer,
-    .gradient = adaptive_gradient,
-    .kernels = adaptive_avg_pool2d_kernels,
+    .backward = {&sonde__op_adaptive_avg_pool2d_grad, "d", 0, true},
+    SONDE__REFERENCE(adaptive_avg_pool2d_run),
     .halves = SONDE__HALVES_KEPT,
 };
 
@@ -253,7 +235,7 @@ const sonde__op_kind sonde__op_adaptive_avg_pool2d_grad = {
     .name = "AdaptiveAvgPool2dGrad",
     SONDE__OPERANDS(window, 1, 1, 1),
     .infer = adaptive_grad_infer,
-    .kernels = adaptive_avg_pool2d_grad_kernels,
+    SONDE__REFERENCE(adaptive_avg_pool2d_grad_run),
     .halves = SONDE__HALVES_TAKEN,
 };
 

@@ -161,9 +161,6 @@ static void batch_norm_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(batch_norm, sonde__kernel_batch_norm_fast)
-SONDE__HALF_KERNELS(batch_norm)
-
 static void batch_norm_gradient(const sonde__op_gradient_context *context)
 {
     const sonde__op_value in[] = {context->grad_out[0], context->in[0], context->out[1],
@@ -206,9 +203,10 @@ const sonde__op_kind sonde__op_batch_norm = {
     .infer = batch_norm_infer,
     .gradient = batch_norm_gradient,
     .track = batch_norm_track,
-    .kernels = batch_norm_kernels,
+    SONDE__REFERENCE(batch_norm_run),
+    .fast = sonde__kernel_batch_norm_fast,
     .halves = SONDE__HALVES_LED,
-    .half_kernels = batch_norm_half_kernels,
+    .half_kernels = sonde__kernel_batch_norm_half,
     .optional_out = 6,
 };
 
@@ -241,17 +239,15 @@ static void batch_norm_relu_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(batch_norm_relu, sonde__kernel_batch_norm_relu_fast)
-SONDE__HALF_KERNELS(batch_norm_relu)
-
 const sonde__op_kind sonde__op_batch_norm_relu = {
     .name = "BatchNormRelu",
     SONDE__OPERANDS(norm, 1, 6, 4),
     .out_names = {NULL, "Mean", "Variance", "Relu"},
     .infer = batch_norm_relu_infer,
-    .kernels = batch_norm_relu_kernels,
+    SONDE__REFERENCE(batch_norm_relu_run),
+    .fast = sonde__kernel_batch_norm_relu_fast,
     .halves = SONDE__HALVES_LED,
-    .half_kernels = batch_norm_relu_half_kernels,
+    .half_kernels = sonde__kernel_batch_norm_relu_half,
     .optional_out = 7,
 };
 
@@ -306,14 +302,12 @@ static void batch_norm_track_run(const sonde__op_call *call, int part, int parts
     }
 }
 
-SONDE__KERNELS(batch_norm_track, NULL)
-
 const sonde__op_kind sonde__op_batch_norm_track = {
     .name = "BatchNormTrack",
     SONDE__OPERANDS(norm, 5, 5, 3),
     .out_names = {NULL, "RunningVar", "Batches"},
     .infer = batch_norm_track_infer,
-    .kernels = batch_norm_track_kernels,
+    SONDE__REFERENCE(batch_norm_track_run),
     .alias = {1, 2, 3},
 };
 
@@ -378,17 +372,15 @@ static void batch_norm_grad_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(batch_norm_grad, sonde__kernel_batch_norm_grad_fast)
-SONDE__HALF_KERNELS(batch_norm_grad)
-
 const sonde__op_kind sonde__op_batch_norm_grad = {
     .name = "BatchNormGrad",
     SONDE__OPERANDS(norm, 4, 5, 3),
     .out_names = {NULL, "GradWeight", "GradBias"},
     .infer = batch_norm_grad_infer,
-    .kernels = batch_norm_grad_kernels,
+    SONDE__REFERENCE(batch_norm_grad_run),
+    .fast = sonde__kernel_batch_norm_grad_fast,
     .halves = SONDE__HALVES_TAKEN,
-    .half_kernels = batch_norm_grad_half_kernels,
+    .half_kernels = sonde__kernel_batch_norm_grad_half,
 };
 
 /* --- layers --------------------------------------------------------------------------- */

@@ -68,9 +68,6 @@ static void cast_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(cast, NULL)
-SONDE__HALF_KERNELS(cast)
-
 static void cast_gradient(const sonde__op_gradient_context *context)
 {
     const sonde_dtype dtype =
@@ -95,9 +92,9 @@ const sonde__op_kind sonde__op_cast = {
     SONDE__OPERANDS(cast, 1, 1, 1),
     .infer = cast_infer,
     .gradient = cast_gradient,
-    .kernels = cast_kernels,
+    SONDE__REFERENCE(cast_run),
     .halves = SONDE__HALVES_KEPT,
-    .half_kernels = cast_half_kernels,
+    .half_kernels = sonde__kernel_cast_half,
 };
 
 const sonde__op_layer sonde__layer_to = {

@@ -61,25 +61,12 @@ static void cat_run(const sonde__op_call *call, int part, int parts)
               call->out[0].data, true);
 }
 
-SONDE__KERNELS(cat, NULL)
-
-static void cat_gradient(const sonde__op_gradient_context *context)
-{
-    const sonde__op_value in[] = {context->grad_out[0], context->in[0], context->in[1]};
-    const sonde__op_value da =
-        sonde__op_emit(context->graph, &sonde__op_cat_grad, context->attrs, in, 3);
-
-    for (sonde__op_value i = 0; i < 2 && da != 0; i++) {
-        context->grad_in[i] = context->wanted[i] ? da + i : 0;
-    }
-}
-
 const sonde__op_kind sonde__op_cat = {
     .name = "Cat",
     SONDE__OPERANDS(along, 2, 2, 1),
     .infer = cat_infer,
-    .gradient = cat_gradient,
-    .kernels = cat_kernels,
+    .backward = {&sonde__op_cat_grad, "d01"},
+    SONDE__REFERENCE(cat_run),
 };
 
 /* dy, and the two inputs for their shapes. */
@@ -105,14 +92,12 @@ static void cat_grad_run(const sonde__op_call *call, int part, int parts)
               call->in[0].data, false);
 }
 
-SONDE__KERNELS(cat_grad, NULL)
-
 const sonde__op_kind sonde__op_cat_grad = {
     .name = "CatGrad",
     SONDE__OPERANDS(along, 3, 3, 2),
     .out_names = {NULL, "GradB"},
     .infer = cat_grad_infer,
-    .kernels = cat_grad_kernels,
+    SONDE__REFERENCE(cat_grad_run),
 };
 
 const sonde__op_layer sonde__layer_cat = {

@@ -99,9 +99,6 @@ static const sonde__op_kernel *const *channel_add_fast(void)
     return kernels;
 }
 
-SONDE__KERNELS(channel_add, channel_add_fast)
-SONDE__HALF_KERNELS(channel_add)
-
 static void channel_add_gradient(const sonde__op_gradient_context *context)
 {
     if (context->wanted[0]) {
@@ -118,7 +115,8 @@ const sonde__op_kind sonde__op_channel_add = {
     SONDE__OPERANDS(none, 2, 2, 1),
     .infer = channel_add_infer,
     .gradient = channel_add_gradient,
-    .kernels = channel_add_kernels,
+    SONDE__REFERENCE(channel_add_run),
+    .fast = channel_add_fast,
     .halves = SONDE__HALVES_LED,
-    .half_kernels = channel_add_half_kernels,
+    .half_kernels = sonde__kernel_channel_add_half,
 };

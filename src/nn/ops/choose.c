@@ -118,13 +118,11 @@ static void compare_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS_IN_PARTS(compare, choose_parts)
-
 const sonde__op_kind sonde__op_compare = {
     .name = "Compare",
     SONDE__OPERANDS(choose, 2, 2, 1),
     .infer = compare_infer,
-    .kernels = compare_kernels,
+    SONDE__REFERENCE(compare_run, .parts = choose_parts),
 };
 
 /* --- conditions ----------------------------------------------------------------------- */
@@ -174,8 +172,6 @@ static void where_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS_IN_PARTS(where, choose_parts)
-
 static void where_gradient(const sonde__op_gradient_context *context)
 {
     const sonde__op_value in[] = {context->grad_out[0], context->in[0]};
@@ -198,7 +194,7 @@ const sonde__op_kind sonde__op_where = {
     SONDE__OPERANDS(none, 3, 3, 1),
     .infer = where_infer,
     .gradient = where_gradient,
-    .kernels = where_kernels,
+    SONDE__REFERENCE(where_run, .parts = choose_parts),
 };
 
 /* --- masked fill ---------------------------------------------------------------------- */
@@ -228,8 +224,6 @@ static void masked_fill_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS_IN_PARTS(masked_fill, choose_parts)
-
 static void masked_fill_gradient(const sonde__op_gradient_context *context)
 {
     const sonde__op_value in[] = {context->grad_out[0], context->in[1]};
@@ -250,7 +244,7 @@ const sonde__op_kind sonde__op_masked_fill = {
     SONDE__OPERANDS(choose, 2, 2, 1),
     .infer = masked_fill_infer,
     .gradient = masked_fill_gradient,
-    .kernels = masked_fill_kernels,
+    SONDE__REFERENCE(masked_fill_run, .parts = choose_parts),
 };
 
 /* --- layers --------------------------------------------------------------------------- */

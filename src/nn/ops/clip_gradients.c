@@ -44,13 +44,11 @@ static void clip_value_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(clip_value, NULL)
-
 const sonde__op_kind sonde__op_clip_value = {
     .name = "ClipValue",
     SONDE__OPERANDS(none, 1, 1, 1),
     .infer = clip_value_infer,
-    .kernels = clip_value_kernels,
+    SONDE__REFERENCE(clip_value_run),
 };
 
 static sonde_err gradient_norm_infer(sonde__op_call *call, sonde__op_attrs *attrs,
@@ -80,13 +78,11 @@ static void gradient_norm_run(const sonde__op_call *call, int part, int parts)
     sonde__op_store(&call->out[0], 0, sqrt(before * before + sum));
 }
 
-SONDE__KERNELS(gradient_norm, NULL)
-
 const sonde__op_kind sonde__op_gradient_norm = {
     .name = "GradientNorm",
     SONDE__OPERANDS(none, 1, 2, 1),
     .infer = gradient_norm_infer,
-    .kernels = gradient_norm_kernels,
+    SONDE__REFERENCE(gradient_norm_run),
 };
 
 static sonde_err clip_norm_infer(sonde__op_call *call, sonde__op_attrs *attrs,
@@ -113,11 +109,9 @@ static void clip_norm_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(clip_norm, NULL)
-
 const sonde__op_kind sonde__op_clip_norm = {
     .name = "ClipNorm",
     SONDE__OPERANDS(none, 2, 2, 1),
     .infer = clip_norm_infer,
-    .kernels = clip_norm_kernels,
+    SONDE__REFERENCE(clip_norm_run),
 };

@@ -10,8 +10,6 @@
 #include "base/macros.h"
 
 #include <math.h>
-#include <assert.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -52,31 +50,6 @@ bool sonde__op_fields_have_dims(const sonde__op_fields *table)
 
 /* === kinds ========================================================================== */
 
-const sonde__op_kernel *const *sonde__op_list_kernels(sonde__op_kernel_list *list,
-                                                      sonde__op_fast_kernels fast,
-                                                      const sonde__op_kernel *reference)
-{
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    const sonde__op_kernel *const *listed = fast == NULL ? NULL : fast();
-    size_t count = 0;
-
-    (void)pthread_mutex_lock(&lock);
-    if (list->kernels[0] == NULL) {
-        for (; listed != NULL && listed[count] != NULL; count++) {
-            assert(count + 1 < SONDE__MAX_KERNELS);
-            list->kernels[count] = listed[count];
-        }
-        list->kernels[count] = reference;
-    }
-    (void)pthread_mutex_unlock(&lock);
-    return list->kernels;
-}
-
-const sonde__op_kernel *sonde__op_reference_of(const sonde__op_kind *kind)
-{
-    return sonde__op_last_kernel(kind->kernels());
-}
-
 static bool has_halves(const sonde__op_call *call)
 {
     bool any = call->attrs != NULL && sonde__op_is_half(call->attrs->half);
@@ -90,21 +63,31 @@ static bool has_halves(const sonde__op_call *call)
     return any;
 }
 
-const sonde__op_kernel *const *sonde__op_kernels_for(const sonde__op_kind *kind,
-                                                     const sonde__op_call *call)
+const sonde__op_kernel *sonde__op_kernel_of(const sonde__op_kind *kind,
+                                            const sonde__op_call *call, size_t i)
 {
-    const sonde__op_kernel *const *kernels = kind->kernels();
+    const sonde__op_kernel *const *listed = call != NULL && has_halves(call)
+                                                ? kind->half_kernels
+                                            : kind->fast != NULL ? kind->fast()
+                                                                 : kind->own;
+    size_t count = 0;
 
-    if (!has_halves(call)) {
-        return kernels;
+    while (listed != NULL && listed[count] != NULL) {
+        count++;
     }
-    if (kind->half_kernels != NULL) {
-        return kind->half_kernels();
+    return i < count ? listed[i] : i == count ? &kind->reference : NULL;
+}
+
+const sonde__op_kernel *sonde__op_first_kernel(const sonde__op_kind *kind,
+                                               const sonde__op_call *call)
+{
+    for (size_t i = 0;; i++) {
+        const sonde__op_kernel *kernel = sonde__op_kernel_of(kind, call, i);
+
+        if (kernel->accepts == NULL || kernel->accepts(call)) {
+            return kernel;
+        }
     }
-    while (kernels[1] != NULL) {
-        kernels++;
-    }
-    return kernels;
 }
 
 /* === checks ========================================================================= */
@@ -313,6 +296,55 @@ sonde_err sonde__op_window_count(const sonde__op_attrs *attrs, int d, int64_t ex
 }
 
 /* === gradient rules ================================================================= */
+
+bool sonde__op_has_gradient(const sonde__op_kind *kind)
+{
+    return kind->gradient != NULL || kind->backward.kind != NULL;
+}
+
+static sonde__op_value operand_of(const sonde__op_gradient_context *context, char letter)
+{
+    return letter == 'd'  ? context->grad_out[0]
+           : letter < 'A' ? context->in[letter - '0']
+                          : context->out[letter - 'A'];
+}
+
+static void emit_backward(const sonde__op_backward *backward,
+                          const sonde__op_gradient_context *context)
+{
+    sonde__op_value in[SONDE__MAX_OPERANDS] = {0};
+    sonde__op_value *const grad_in = context->grad_in + backward->to;
+    int count = 0, wanted = 0;
+
+    for (int i = 0; i < backward->kind->out_count; i++) {
+        wanted += context->wanted[backward->to + i] ? 1 : 0;
+    }
+    if (context->grad_out[0] == 0 || wanted == 0) {
+        return; /* something reads another output only */
+    }
+    for (; backward->in[count] != '\0'; count++) {
+        in[count] = operand_of(context, backward->in[count]);
+    }
+    count -= in[count - 1] == 0 ? 1 : 0;
+    const sonde__op_value first =
+        backward->shaped
+            ? sonde__op_emit_shaped(context, backward->kind, context->in[backward->to],
+                                    in, count)
+            : sonde__op_emit(context->graph, backward->kind, context->attrs, in, count);
+    for (int i = 0; i < backward->kind->out_count && first != 0; i++) {
+        grad_in[i] = context->wanted[backward->to + i] ? first + (sonde__op_value)i : 0;
+    }
+}
+
+void sonde__op_differentiate(const sonde__op_kind *kind,
+                             const sonde__op_gradient_context *context)
+{
+    if (kind->gradient != NULL) {
+        kind->gradient(context);
+    } else {
+        emit_backward(&kind->backward, context);
+    }
+}
 
 sonde__op_value sonde__op_emit_shaped(const sonde__op_gradient_context *context,
                                       const sonde__op_kind *kind, sonde__op_value like,

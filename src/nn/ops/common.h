@@ -191,85 +191,13 @@ sonde__op_product_attrs(const sonde__op_gradient_context *context, sonde__op_val
 
 /* --- kernels ------------------------------------------------------------------------ */
 
-enum { SONDE__MAX_KERNELS = 15 };
-
-/* Static storage of a family's list of kernels. */
-typedef struct sonde__op_kernel_list {
-    const sonde__op_kernel *kernels[SONDE__MAX_KERNELS + 1];
-} sonde__op_kernel_list;
-
-/* A family's fast kernels, fastest first, NULL-terminated. */
-typedef const sonde__op_kernel *const *(*sonde__op_fast_kernels)(void);
-
-/* What fast() lists (fast may be NULL), then reference, then NULL. The list is made by
- * the first call; calls from several threads are safe. */
-const sonde__op_kernel *const *sonde__op_list_kernels(sonde__op_kernel_list *list,
-                                                      sonde__op_fast_kernels fast,
-                                                      const sonde__op_kernel *reference);
-
-/* Defines the function op_kernels() for a row, given op_run(): those of `fast` first, if
- * it is not NULL, and the reference last. The second form is for references that need
- * scratch, given op_scratch(). */
-#define SONDE__KERNELS(op, fast) SONDE__KERNELS_OF(op, fast, NULL)
-#define SONDE__KERNELS_WITH_SCRATCH(op, fast) SONDE__KERNELS_OF(op, fast, op##_scratch)
-#define SONDE__KERNELS_OF(op, fast, scratch_of)                                          \
-    static const sonde__op_kernel *const *op##_kernels(void)                             \
+/* The reference of a kind; further fields of the kernel follow. */
+#define SONDE__REFERENCE(...) .reference = {.name = "reference", .run = __VA_ARGS__}
+/* A list of one kernel, likewise. */
+#define SONDE__KERNEL(name_, ...)                                                        \
+    (const sonde__op_kernel *const[])                                                    \
     {                                                                                    \
-        static const sonde__op_kernel reference = {                                      \
-            .name = "reference", .scratch = scratch_of, .run = op##_run};                \
-        static sonde__op_kernel_list list;                                               \
-                                                                                         \
-        return sonde__op_list_kernels(&list, fast, &reference);                          \
+        &(const sonde__op_kernel){.name = (name_), .run = __VA_ARGS__}, NULL             \
     }
-
-/* The same for an op whose only kernel is its reference, which divides its output into as
- * many parts as `count_parts` says. */
-#define SONDE__KERNELS_IN_PARTS(op, count_parts)                                         \
-    static const sonde__op_kernel *const *op##_kernels(void)                             \
-    {                                                                                    \
-        static const sonde__op_kernel reference = {                                      \
-            .name = "reference", .parts = (count_parts), .run = op##_run};               \
-        static const sonde__op_kernel *const kernels[] = {&reference, NULL};             \
-                                                                                         \
-        return kernels;                                                                  \
-    }
-
-/* The same with kernels of `fast` before it. */
-#define SONDE__KERNELS_IN_PARTS_OF(op, count_parts, fast)                                \
-    static const sonde__op_kernel *const *op##_kernels(void)                             \
-    {                                                                                    \
-        static const sonde__op_kernel reference = {                                      \
-            .name = "reference", .parts = (count_parts), .run = op##_run};               \
-        static sonde__op_kernel_list list;                                               \
-                                                                                         \
-        return sonde__op_list_kernels(&list, fast, &reference);                          \
-    }
-
-/* Defines op_half_kernels() for a row: those of sonde__kernel_op_half, a NULL-terminated
- * array, and the reference last. */
-#define SONDE__HALF_KERNELS(op)                                                          \
-    static const sonde__op_kernel *const *op##_half_listed(void)                         \
-    {                                                                                    \
-        return sonde__kernel_##op##_half;                                                \
-    }                                                                                    \
-    static const sonde__op_kernel *const *op##_half_kernels(void)                        \
-    {                                                                                    \
-        static sonde__op_kernel_list list;                                               \
-                                                                                         \
-        return sonde__op_list_kernels(&list, op##_half_listed,                           \
-                                      sonde__op_last_kernel(op##_kernels()));            \
-    }
-
-static inline const sonde__op_kernel *
-sonde__op_last_kernel(const sonde__op_kernel *const *kernels)
-{
-    while (kernels[1] != NULL) {
-        kernels++;
-    }
-    return *kernels;
-}
-
-/* The reference of a kind: the last of its kernels. */
-const sonde__op_kernel *sonde__op_reference_of(const sonde__op_kind *kind);
 
 #endif

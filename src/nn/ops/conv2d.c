@@ -113,9 +113,6 @@ static void conv2d_run(const sonde__op_call *call, int part, int parts)
     sonde__op_store_all(call, convolve_at);
 }
 
-SONDE__KERNELS(conv2d, sonde__kernel_conv2d_fast)
-SONDE__HALF_KERNELS(conv2d)
-
 static void conv2d_gradient(const sonde__op_gradient_context *context)
 {
     const sonde__op_value x = context->in[0], w = context->in[1],
@@ -142,9 +139,10 @@ const sonde__op_kind sonde__op_conv2d = {
     SONDE__OPERANDS(window, 2, 3, 1),
     .infer = conv2d_infer,
     .gradient = conv2d_gradient,
-    .kernels = conv2d_kernels,
+    SONDE__REFERENCE(conv2d_run),
+    .fast = sonde__kernel_conv2d_fast,
     .halves = SONDE__HALVES_MADE,
-    .half_kernels = conv2d_half_kernels,
+    .half_kernels = sonde__kernel_conv2d_half,
 };
 
 /* --- gradient of the input ---------------------------------------------------------- */
@@ -203,16 +201,14 @@ static void conv2d_grad_input_run(const sonde__op_call *call, int part, int part
     sonde__op_store_all(call, grad_input_at);
 }
 
-SONDE__KERNELS(conv2d_grad_input, sonde__kernel_conv2d_grad_input_fast)
-SONDE__HALF_KERNELS(conv2d_grad_input)
-
 const sonde__op_kind sonde__op_conv2d_grad_input = {
     .name = "Conv2dGradInput",
     SONDE__OPERANDS(window, 2, 2, 1),
     .infer = conv2d_grad_input_infer,
-    .kernels = conv2d_grad_input_kernels,
+    SONDE__REFERENCE(conv2d_grad_input_run),
+    .fast = sonde__kernel_conv2d_grad_input_fast,
     .halves = SONDE__HALVES_MADE,
-    .half_kernels = conv2d_grad_input_half_kernels,
+    .half_kernels = sonde__kernel_conv2d_grad_input_half,
 };
 
 /* --- gradient of the weight --------------------------------------------------------- */
@@ -271,16 +267,14 @@ static void conv2d_grad_weight_run(const sonde__op_call *call, int part, int par
     sonde__op_store_all(call, grad_weight_at);
 }
 
-SONDE__KERNELS(conv2d_grad_weight, sonde__kernel_conv2d_grad_weight_fast)
-SONDE__HALF_KERNELS(conv2d_grad_weight)
-
 const sonde__op_kind sonde__op_conv2d_grad_weight = {
     .name = "Conv2dGradWeight",
     SONDE__OPERANDS(window, 2, 2, 1),
     .infer = conv2d_grad_weight_infer,
-    .kernels = conv2d_grad_weight_kernels,
+    SONDE__REFERENCE(conv2d_grad_weight_run),
+    .fast = sonde__kernel_conv2d_grad_weight_fast,
     .halves = SONDE__HALVES_MADE,
-    .half_kernels = conv2d_grad_weight_half_kernels,
+    .half_kernels = sonde__kernel_conv2d_grad_weight_half,
 };
 
 /* --- transposed --------------------------------------------------------------------- */
@@ -345,9 +339,6 @@ static void conv_transpose2d_run(const sonde__op_call *call, int part, int parts
     sonde__op_store_all(call, grad_input_at);
 }
 
-SONDE__KERNELS(conv_transpose2d, sonde__kernel_conv2d_grad_input_fast)
-SONDE__HALF_KERNELS(conv_transpose2d)
-
 static void conv_transpose2d_gradient(const sonde__op_gradient_context *context)
 {
     const sonde__op_value x = context->in[0], w = context->in[1],
@@ -371,7 +362,8 @@ const sonde__op_kind sonde__op_conv_transpose2d = {
     SONDE__OPERANDS(window, 2, 2, 1),
     .infer = conv_transpose2d_infer,
     .gradient = conv_transpose2d_gradient,
-    .kernels = conv_transpose2d_kernels,
+    SONDE__REFERENCE(conv_transpose2d_run),
+    .fast = sonde__kernel_conv2d_grad_input_fast,
     .halves = SONDE__HALVES_MADE,
-    .half_kernels = conv_transpose2d_half_kernels,
+    .half_kernels = sonde__kernel_conv_transpose2d_half,
 };

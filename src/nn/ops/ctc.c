@@ -198,19 +198,6 @@ static int sample_parts(const sonde__op_call *call, int max)
     return parts < 1.0 ? 1 : parts > (double)max ? max : (int)parts;
 }
 
-SONDE__KERNELS_IN_PARTS(ctc_loss, sample_parts)
-
-static void ctc_loss_gradient(const sonde__op_gradient_context *context)
-{
-    const sonde__op_value in[] = {context->grad_out[0], context->in[0], context->in[1],
-                                  context->in[2],       context->in[3], context->out[1]};
-
-    if (context->wanted[0] && context->grad_out[0] != 0) {
-        context->grad_in[0] = sonde__op_emit(context->graph, &sonde__op_ctc_loss_grad,
-                                             context->attrs, in, 6);
-    }
-}
-
 static bool ctc_loss_ids(const sonde__op_call *call, int operand, sonde__op_ids *ids)
 {
     *ids = (sonde__op_ids){.what = "length",
@@ -224,8 +211,8 @@ const sonde__op_kind sonde__op_ctc_loss = {
     SONDE__OPERANDS(ctc, 4, 4, 2),
     .out_names = {NULL, "Paths"},
     .infer = ctc_loss_infer,
-    .gradient = ctc_loss_gradient,
-    .kernels = ctc_loss_kernels,
+    .backward = {&sonde__op_ctc_loss_grad, "d0123B"},
+    SONDE__REFERENCE(ctc_loss_run, .parts = sample_parts),
     .ids = ctc_loss_ids,
 };
 
@@ -320,22 +307,11 @@ static void ctc_loss_grad_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-static const sonde__op_kernel *const *ctc_loss_grad_kernels(void)
-{
-    static const sonde__op_kernel reference = {.name = "reference",
-                                               .scratch = beta_scratch,
-                                               .parts = sample_parts,
-                                               .run = ctc_loss_grad_run};
-    static const sonde__op_kernel *const kernels[] = {&reference, NULL};
-
-    return kernels;
-}
-
 const sonde__op_kind sonde__op_ctc_loss_grad = {
     .name = "CtcLossGrad",
     SONDE__OPERANDS(ctc, 6, 6, 1),
     .infer = ctc_loss_grad_infer,
-    .kernels = ctc_loss_grad_kernels,
+    SONDE__REFERENCE(ctc_loss_grad_run, .scratch = beta_scratch, .parts = sample_parts),
 };
 
 /* --- the layer ------------------------------------------------------------------------ */

@@ -104,28 +104,19 @@ static void dropout_grad_run(const sonde__op_call *call, int part, int parts)
     dropout_run(call, part, parts);
 }
 
-SONDE__KERNELS_IN_PARTS(dropout, dropout_parts)
-SONDE__KERNELS_IN_PARTS(dropout_grad, dropout_parts)
-
-static void dropout_gradient(const sonde__op_gradient_context *context)
-{
-    context->grad_in[0] = sonde__op_emit(context->graph, &sonde__op_dropout_grad,
-                                         context->attrs, context->grad_out, 1);
-}
-
 const sonde__op_kind sonde__op_dropout = {
     .name = "Dropout",
     SONDE__OPERANDS(none, 1, 1, 1),
     .infer = dropout_infer,
-    .gradient = dropout_gradient,
-    .kernels = dropout_kernels,
+    .backward = {&sonde__op_dropout_grad, "d"},
+    SONDE__REFERENCE(dropout_run, .parts = dropout_parts),
 };
 
 const sonde__op_kind sonde__op_dropout_grad = {
     .name = "DropoutGrad",
     SONDE__OPERANDS(none, 1, 1, 1),
     .infer = dropout_infer,
-    .kernels = dropout_grad_kernels,
+    SONDE__REFERENCE(dropout_grad_run, .parts = dropout_parts),
 };
 
 const sonde__op_layer sonde__layer_dropout = {

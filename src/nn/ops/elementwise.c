@@ -95,9 +95,6 @@ static void add_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(add, sonde__kernel_add_fast)
-SONDE__HALF_KERNELS(add)
-
 static void add_gradient(const sonde__op_gradient_context *context)
 {
     for (int i = 0; i < 2; i++) {
@@ -113,9 +110,10 @@ const sonde__op_kind sonde__op_add = {
     SONDE__OPERANDS(none, 2, 2, 1),
     .infer = binary_infer,
     .gradient = add_gradient,
-    .kernels = add_kernels,
+    SONDE__REFERENCE(add_run),
+    .fast = sonde__kernel_add_fast,
     .halves = SONDE__HALVES_KEPT,
-    .half_kernels = add_half_kernels,
+    .half_kernels = sonde__kernel_add_half,
 };
 
 static void mul_run(const sonde__op_call *call, int part, int parts)
@@ -131,8 +129,6 @@ static void mul_run(const sonde__op_call *call, int part, int parts)
                 sonde__op_load(b, sonde__op_broadcast_at(&b->shape, &y->shape, i)));
     }
 }
-
-SONDE__KERNELS(mul, NULL)
 
 static void mul_gradient(const sonde__op_gradient_context *context)
 {
@@ -152,7 +148,7 @@ const sonde__op_kind sonde__op_mul = {
     SONDE__OPERANDS(none, 2, 2, 1),
     .infer = binary_infer,
     .gradient = mul_gradient,
-    .kernels = mul_kernels,
+    SONDE__REFERENCE(mul_run),
 };
 
 /* --- scale -------------------------------------------------------------------------- */
@@ -178,20 +174,13 @@ static void scale_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(scale, sonde__kernel_scale_fast)
-
-static void scale_gradient(const sonde__op_gradient_context *context)
-{
-    context->grad_in[0] = sonde__op_emit(context->graph, &sonde__op_scale, context->attrs,
-                                         &context->grad_out[0], 1);
-}
-
 const sonde__op_kind sonde__op_scale = {
     .name = "Scale",
     SONDE__OPERANDS(fill, 1, 1, 1),
     .infer = scale_infer,
-    .gradient = scale_gradient,
-    .kernels = scale_kernels,
+    .backward = {&sonde__op_scale, "d"},
+    SONDE__REFERENCE(scale_run),
+    .fast = sonde__kernel_scale_fast,
 };
 
 /* --- fill --------------------------------------------------------------------------- */
@@ -215,13 +204,11 @@ static void fill_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(fill, NULL)
-
 const sonde__op_kind sonde__op_fill = {
     .name = "Fill",
     SONDE__OPERANDS(fill, 0, 0, 1),
     .infer = fill_infer,
-    .kernels = fill_kernels,
+    SONDE__REFERENCE(fill_run),
 };
 
 /* --- accumulate --------------------------------------------------------------------- */
@@ -254,12 +241,11 @@ static void accumulate_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(accumulate, sonde__kernel_accumulate_fast)
-
 const sonde__op_kind sonde__op_accumulate = {
     .name = "Accumulate",
     SONDE__OPERANDS(fill, 2, 2, 1),
     .infer = accumulate_infer,
-    .kernels = accumulate_kernels,
+    SONDE__REFERENCE(accumulate_run),
+    .fast = sonde__kernel_accumulate_fast,
     .alias = {1},
 };

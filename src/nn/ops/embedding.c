@@ -94,18 +94,6 @@ static const sonde__op_kernel *const *fast_copies(void)
     return kernels;
 }
 
-SONDE__KERNELS(embedding, fast_copies)
-
-static void embedding_gradient(const sonde__op_gradient_context *context)
-{
-    const sonde__op_value in[] = {context->grad_out[0], context->in[0]};
-
-    if (context->wanted[1]) {
-        context->grad_in[1] = sonde__op_emit_shaped(context, &sonde__op_embedding_grad,
-                                                    context->in[1], in, 2);
-    }
-}
-
 static bool embedding_ids(const sonde__op_call *call, int operand, sonde__op_ids *ids)
 {
     *ids = (sonde__op_ids){.what = "token id", .count = call->in[1].shape.dim[0]};
@@ -116,8 +104,9 @@ const sonde__op_kind sonde__op_embedding = {
     .name = "Embedding",
     SONDE__OPERANDS(embedding, 2, 2, 1),
     .infer = embedding_infer,
-    .gradient = embedding_gradient,
-    .kernels = embedding_kernels,
+    .backward = {&sonde__op_embedding_grad, "d0", 1, true},
+    SONDE__REFERENCE(embedding_run),
+    .fast = fast_copies,
     .ids = embedding_ids,
 };
 
@@ -213,13 +202,12 @@ static const sonde__op_kernel *const *fast_sums(void)
     return kernels;
 }
 
-SONDE__KERNELS(embedding_grad, fast_sums)
-
 const sonde__op_kind sonde__op_embedding_grad = {
     .name = "EmbeddingGrad",
     SONDE__OPERANDS(embedding, 2, 2, 1),
     .infer = embedding_grad_infer,
-    .kernels = embedding_grad_kernels,
+    SONDE__REFERENCE(embedding_grad_run),
+    .fast = fast_sums,
 };
 
 /* --- the layer ------------------------------------------------------------------------ */

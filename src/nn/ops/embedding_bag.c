@@ -141,18 +141,6 @@ static int column_parts(const sonde__op_call *call, int max)
     return worth < 1.0 ? 1 : worth > (double)max ? max : (int)worth;
 }
 
-SONDE__KERNELS_IN_PARTS(embedding_bag, column_parts)
-
-static void embedding_bag_gradient(const sonde__op_gradient_context *context)
-{
-    const sonde__op_value in[] = {context->grad_out[0], context->in[0], context->in[1]};
-
-    if (context->wanted[1]) {
-        context->grad_in[1] = sonde__op_emit_shaped(
-            context, &sonde__op_embedding_bag_grad, context->in[1], in, 3);
-    }
-}
-
 static bool embedding_bag_ids(const sonde__op_call *call, int operand, sonde__op_ids *ids)
 {
     *ids = (sonde__op_ids){.what = "token id", .count = call->in[1].shape.dim[0]};
@@ -163,8 +151,8 @@ const sonde__op_kind sonde__op_embedding_bag = {
     .name = "EmbeddingBag",
     SONDE__OPERANDS(embedding, 2, 2, 1),
     .infer = embedding_bag_infer,
-    .gradient = embedding_bag_gradient,
-    .kernels = embedding_bag_kernels,
+    .backward = {&sonde__op_embedding_bag_grad, "d01", 1, true},
+    SONDE__REFERENCE(embedding_bag_run, .parts = column_parts),
     .ids = embedding_bag_ids,
 };
 
@@ -241,13 +229,11 @@ static int grad_parts(const sonde__op_call *call, int max)
     return worth < 1.0 ? 1 : worth > (double)max ? max : (int)worth;
 }
 
-SONDE__KERNELS_IN_PARTS(embedding_bag_grad, grad_parts)
-
 const sonde__op_kind sonde__op_embedding_bag_grad = {
     .name = "EmbeddingBagGrad",
     SONDE__OPERANDS(embedding, 3, 3, 1),
     .infer = embedding_bag_grad_infer,
-    .kernels = embedding_bag_grad_kernels,
+    SONDE__REFERENCE(embedding_bag_grad_run, .parts = grad_parts),
 };
 
 /* --- the layer ------------------------------------------------------------------------ */

@@ -78,22 +78,12 @@ static void extreme_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(extreme, NULL)
-
-static void extreme_gradient(const sonde__op_gradient_context *context)
-{
-    const sonde__op_value in[] = {context->grad_out[0], context->in[0], context->out[0]};
-
-    context->grad_in[0] =
-        sonde__op_emit(context->graph, &sonde__op_extreme_grad, context->attrs, in, 3);
-}
-
 const sonde__op_kind sonde__op_extreme = {
     .name = "Extreme",
     SONDE__OPERANDS(reduce, 1, 1, 1),
     .infer = extreme_infer,
-    .gradient = extreme_gradient,
-    .kernels = extreme_kernels,
+    .backward = {&sonde__op_extreme_grad, "d0A"},
+    SONDE__REFERENCE(extreme_run),
 };
 
 /* dy, x, y */
@@ -147,13 +137,11 @@ static void extreme_grad_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(extreme_grad, NULL)
-
 const sonde__op_kind sonde__op_extreme_grad = {
     .name = "ExtremeGrad",
     SONDE__OPERANDS(reduce, 3, 3, 1),
     .infer = extreme_grad_infer,
-    .kernels = extreme_grad_kernels,
+    SONDE__REFERENCE(extreme_grad_run),
 };
 
 /* --- places --------------------------------------------------------------------------- */
@@ -202,13 +190,11 @@ static void arg_extreme_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(arg_extreme, NULL)
-
 const sonde__op_kind sonde__op_arg_extreme = {
     .name = "ArgExtreme",
     SONDE__OPERANDS(reduce, 1, 1, 1),
     .infer = arg_extreme_infer,
-    .kernels = arg_extreme_kernels,
+    SONDE__REFERENCE(arg_extreme_run),
 };
 
 /* --- layers --------------------------------------------------------------------------- */

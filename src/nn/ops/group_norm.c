@@ -124,30 +124,14 @@ static void group_norm_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(group_norm, sonde__kernel_group_norm_fast)
-
-static void group_norm_gradient(const sonde__op_gradient_context *context)
-{
-    const sonde__op_value in[] = {context->grad_out[0], context->in[0], context->out[1],
-                                  context->out[2], context->in[1]};
-
-    if (context->grad_out[0] == 0) {
-        return; /* something reads the statistics only */
-    }
-    sonde__op_value dx = sonde__op_emit(context->graph, &sonde__op_group_norm_grad,
-                                        context->attrs, in, context->in[1] != 0 ? 5 : 4);
-    for (sonde__op_value i = 0; i < 3 && dx != 0; i++) {
-        context->grad_in[i] = context->wanted[i] ? dx + i : 0;
-    }
-}
-
 const sonde__op_kind sonde__op_group_norm = {
     .name = "GroupNorm",
     SONDE__OPERANDS(norm, 1, 3, 3),
     .out_names = {NULL, "Mean", "Rstd"},
     .infer = group_norm_infer,
-    .gradient = group_norm_gradient,
-    .kernels = group_norm_kernels,
+    .backward = {&sonde__op_group_norm_grad, "d0BC1"},
+    SONDE__REFERENCE(group_norm_run),
+    .fast = sonde__kernel_group_norm_fast,
 };
 
 static sonde_err instance_norm_infer(sonde__op_call *call, sonde__op_attrs *attrs,
@@ -162,8 +146,9 @@ const sonde__op_kind sonde__op_instance_norm = {
     SONDE__OPERANDS(norm, 1, 3, 3),
     .out_names = {NULL, "Mean", "Rstd"},
     .infer = instance_norm_infer,
-    .gradient = group_norm_gradient,
-    .kernels = group_norm_kernels,
+    .backward = {&sonde__op_group_norm_grad, "d0BC1"},
+    SONDE__REFERENCE(group_norm_run),
+    .fast = sonde__kernel_group_norm_fast,
 };
 
 /* Weight 1 and bias 0 of every channel. */
@@ -303,12 +288,11 @@ static void group_norm_grad_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(group_norm_grad, sonde__kernel_group_norm_grad_fast)
-
 const sonde__op_kind sonde__op_group_norm_grad = {
     .name = "GroupNormGrad",
     SONDE__OPERANDS(norm, 4, 5, 3),
     .out_names = {NULL, "GradGamma", "GradBeta"},
     .infer = group_norm_grad_infer,
-    .kernels = group_norm_grad_kernels,
+    SONDE__REFERENCE(group_norm_grad_run),
+    .fast = sonde__kernel_group_norm_grad_fast,
 };

@@ -371,22 +371,7 @@ static const sonde__op_kernel *const *gather_grad_fast(void)
     return kernels;
 }
 
-SONDE__KERNELS(gather, gather_fast)
-SONDE__KERNELS(gather_grad, gather_grad_fast)
-SONDE__KERNELS(scatter, NULL)
-SONDE__KERNELS(scatter_grad, NULL)
-
 /* --- gradients and rows ---------------------------------------------------------------- */
-
-static void gather_gradient(const sonde__op_gradient_context *context)
-{
-    const sonde__op_value in[] = {context->grad_out[0], context->in[1]};
-
-    if (context->wanted[0]) {
-        context->grad_in[0] =
-            sonde__op_emit_shaped(context, &sonde__op_gather_grad, context->in[0], in, 2);
-    }
-}
 
 static void scatter_gradient(const sonde__op_gradient_context *context)
 {
@@ -416,8 +401,9 @@ const sonde__op_kind sonde__op_gather = {
     .name = "Gather",
     SONDE__OPERANDS(index, 2, 2, 1),
     .infer = gather_infer,
-    .gradient = gather_gradient,
-    .kernels = gather_kernels,
+    .backward = {&sonde__op_gather_grad, "d1", 0, true},
+    SONDE__REFERENCE(gather_run),
+    .fast = gather_fast,
     .ids = index_ids,
 };
 
@@ -425,7 +411,8 @@ const sonde__op_kind sonde__op_gather_grad = {
     .name = "GatherGrad",
     SONDE__OPERANDS(index, 2, 2, 1),
     .infer = gather_grad_infer,
-    .kernels = gather_grad_kernels,
+    SONDE__REFERENCE(gather_grad_run),
+    .fast = gather_grad_fast,
 };
 
 const sonde__op_kind sonde__op_scatter = {
@@ -433,7 +420,7 @@ const sonde__op_kind sonde__op_scatter = {
     SONDE__OPERANDS(index, 3, 3, 1),
     .infer = scatter_infer,
     .gradient = scatter_gradient,
-    .kernels = scatter_kernels,
+    SONDE__REFERENCE(scatter_run),
     .ids = index_ids,
 };
 
@@ -441,5 +428,5 @@ const sonde__op_kind sonde__op_scatter_grad = {
     .name = "ScatterGrad",
     SONDE__OPERANDS(index, 2, 2, 1),
     .infer = scatter_grad_infer,
-    .kernels = scatter_grad_kernels,
+    SONDE__REFERENCE(scatter_grad_run),
 };

@@ -105,13 +105,12 @@ static void lamb_run(const sonde__op_call *call, int part, int parts)
     sonde__op_store(&call->out[3], 0, step);
 }
 
-SONDE__KERNELS(lamb, sonde__kernel_lamb_fast)
-
 const sonde__op_kind sonde__op_lamb = {
     .name = "Lamb",
     SONDE__OPERANDS(update, 5, 5, 4),
     .out_names = {NULL, "FirstMoment", "SecondMoment", "Step"},
     .infer = lamb_infer,
-    .kernels = lamb_kernels,
+    SONDE__REFERENCE(lamb_run),
+    .fast = sonde__kernel_lamb_fast,
     .alias = {W + 1, M + 1, V + 1, STEP + 1},
 };

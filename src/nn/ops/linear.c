@@ -77,9 +77,6 @@ static void linear_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(linear, sonde__kernel_linear_fast)
-SONDE__HALF_KERNELS(linear)
-
 static void linear_gradient(const sonde__op_gradient_context *context)
 {
     const sonde__op_value x = context->in[0], w = context->in[1],
@@ -109,9 +106,10 @@ const sonde__op_kind sonde__op_linear = {
     SONDE__OPERANDS(none, 2, 3, 1),
     .infer = linear_infer,
     .gradient = linear_gradient,
-    .kernels = linear_kernels,
+    SONDE__REFERENCE(linear_run),
+    .fast = sonde__kernel_linear_fast,
     .halves = SONDE__HALVES_MADE,
-    .half_kernels = linear_half_kernels,
+    .half_kernels = sonde__kernel_linear_half,
 };
 
 /* --- gradient of the input ---------------------------------------------------------- */
@@ -151,16 +149,14 @@ static void linear_grad_input_run(const sonde__op_call *call, int part, int part
     }
 }
 
-SONDE__KERNELS(linear_grad_input, sonde__kernel_linear_grad_input_fast)
-SONDE__HALF_KERNELS(linear_grad_input)
-
 const sonde__op_kind sonde__op_linear_grad_input = {
     .name = "LinearGradInput",
     SONDE__OPERANDS(none, 2, 2, 1),
     .infer = linear_grad_input_infer,
-    .kernels = linear_grad_input_kernels,
+    SONDE__REFERENCE(linear_grad_input_run),
+    .fast = sonde__kernel_linear_grad_input_fast,
     .halves = SONDE__HALVES_MADE,
-    .half_kernels = linear_grad_input_half_kernels,
+    .half_kernels = sonde__kernel_linear_grad_input_half,
 };
 
 /* --- gradient of the weight --------------------------------------------------------- */
@@ -200,16 +196,14 @@ static void linear_grad_weight_run(const sonde__op_call *call, int part, int par
     }
 }
 
-SONDE__KERNELS(linear_grad_weight, sonde__kernel_linear_grad_weight_fast)
-SONDE__HALF_KERNELS(linear_grad_weight)
-
 const sonde__op_kind sonde__op_linear_grad_weight = {
     .name = "LinearGradWeight",
     SONDE__OPERANDS(none, 2, 2, 1),
     .infer = linear_grad_weight_infer,
-    .kernels = linear_grad_weight_kernels,
+    SONDE__REFERENCE(linear_grad_weight_run),
+    .fast = sonde__kernel_linear_grad_weight_fast,
     .halves = SONDE__HALVES_MADE,
-    .half_kernels = linear_grad_weight_half_kernels,
+    .half_kernels = sonde__kernel_linear_grad_weight_half,
 };
 
 /* --- layer -------------------------------------------------------------------------- */

@@ -62,13 +62,11 @@ static void found_inf_run(const sonde__op_call *call, int part, int parts)
     sonde__op_store(&call->out[0], 0, bad ? 1.0 : 0.0);
 }
 
-SONDE__KERNELS(found_inf, NULL)
-
 const sonde__op_kind sonde__op_found_inf = {
     .name = "FoundInf",
     SONDE__OPERANDS(none, 1, 2, 1),
     .infer = found_inf_infer,
-    .kernels = found_inf_kernels,
+    SONDE__REFERENCE(found_inf_run),
 };
 
 static sonde_err loss_scale_infer(sonde__op_call *call, sonde__op_attrs *attrs,
@@ -111,13 +109,11 @@ static void loss_scale_run(const sonde__op_call *call, int part, int parts)
     sonde__op_store(&call->out[2], 0, found ? skipped + 1.0 : skipped);
 }
 
-SONDE__KERNELS(loss_scale, NULL)
-
 const sonde__op_kind sonde__op_loss_scale = {
     .name = "LossScale",
     SONDE__OPERANDS(scaler, 4, 4, 3),
     .out_names = {NULL, "GrowthTracker", "SkippedSteps"},
     .infer = loss_scale_infer,
-    .kernels = loss_scale_kernels,
+    SONDE__REFERENCE(loss_scale_run),
     .alias = {SCALE + 1, TRACKER + 1, SKIPPED + 1},
 };

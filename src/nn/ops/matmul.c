@@ -211,20 +211,6 @@ static int gemm_parts(const sonde__op_call *call, int max)
     return parts < 1.0 ? 1 : parts > (double)max ? max : (int)parts;
 }
 
-static const sonde__op_kernel *const *fast_products(void)
-{
-    static const sonde__op_kernel gemm = {.name = "gemm",
-                                          .accepts = is_f32,
-                                          .scratch = gemm_scratch,
-                                          .parts = gemm_parts,
-                                          .run = gemm_run};
-    static const sonde__op_kernel *const kernels[] = {&gemm, NULL};
-
-    return kernels;
-}
-
-SONDE__KERNELS(matmul, fast_products)
-
 /* --- in bfloat16 and float16 ---------------------------------------------------------- */
 
 static bool has_no_scale(const sonde__op_call *call)
@@ -293,16 +279,6 @@ static void half_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-static const sonde__op_kernel *const sonde__kernel_matmul_half[] = {
-    &(const sonde__op_kernel){.name = "half",
-                              .accepts = has_no_scale,
-                              .scratch = half_scratch,
-                              .parts = gemm_parts,
-                              .run = half_run},
-    NULL};
-
-SONDE__HALF_KERNELS(matmul)
-
 /* --- gradient ------------------------------------------------------------------------- */
 
 /* The product of two values, summed to the shape of `like`. */
@@ -344,9 +320,12 @@ const sonde__op_kind sonde__op_matmul = {
     SONDE__OPERANDS(matmul, 2, 2, 1),
     .infer = matmul_infer,
     .gradient = matmul_gradient,
-    .kernels = matmul_kernels,
+    SONDE__REFERENCE(matmul_run),
+    .own = SONDE__KERNEL("gemm", gemm_run, .accepts = is_f32, .scratch = gemm_scratch,
+                         .parts = gemm_parts),
     .halves = SONDE__HALVES_MADE,
-    .half_kernels = matmul_half_kernels,
+    .half_kernels = SONDE__KERNEL("half", half_run, .accepts = has_no_scale,
+                                  .scratch = half_scratch, .parts = gemm_parts),
 };
 
 const sonde__op_layer sonde__layer_matmul = {

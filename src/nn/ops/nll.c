@@ -52,16 +52,6 @@ static void nll_run(const sonde__op_call *call, int part, int parts)
                     call->attrs->loss.mean ? loss / (double)samples : loss);
 }
 
-SONDE__KERNELS(nll, sonde__kernel_nll_fast)
-
-static void nll_gradient(const sonde__op_gradient_context *context)
-{
-    const sonde__op_value in[] = {context->grad_out[0], context->in[1]};
-
-    context->grad_in[0] =
-        sonde__op_emit_shaped(context, &sonde__op_nll_grad, context->in[0], in, 2);
-}
-
 static bool nll_ids(const sonde__op_call *call, int operand, sonde__op_ids *ids)
 {
     *ids = (sonde__op_ids){.what = "label", .count = call->in[0].shape.dim[1]};
@@ -72,8 +62,9 @@ const sonde__op_kind sonde__op_nll = {
     .name = "Nll",
     SONDE__OPERANDS(loss, 2, 2, 1),
     .infer = nll_infer,
-    .gradient = nll_gradient,
-    .kernels = nll_kernels,
+    .backward = {&sonde__op_nll_grad, "d1", 0, true},
+    SONDE__REFERENCE(nll_run),
+    .fast = sonde__kernel_nll_fast,
     .ids = nll_ids,
 };
 
@@ -112,11 +103,10 @@ static void nll_grad_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(nll_grad, sonde__kernel_nll_grad_fast)
-
 const sonde__op_kind sonde__op_nll_grad = {
     .name = "NllGrad",
     SONDE__OPERANDS(loss, 2, 2, 1),
     .infer = nll_grad_infer,
-    .kernels = nll_grad_kernels,
+    SONDE__REFERENCE(nll_grad_run),
+    .fast = sonde__kernel_nll_grad_fast,
 };

@@ -126,17 +126,6 @@ static void nll_weighted_run(const sonde__op_call *call, int part, int parts)
                     loss / divisor(call, lines.positions, lines.classes));
 }
 
-SONDE__KERNELS(nll_weighted, NULL)
-
-static void nll_weighted_gradient(const sonde__op_gradient_context *context)
-{
-    const sonde__op_value in[] = {context->grad_out[0], context->in[1], context->in[2]};
-
-    context->grad_in[0] =
-        sonde__op_emit_shaped(context, &sonde__op_nll_weighted_grad, context->in[0], in,
-                              context->in[2] != 0 ? 3 : 2);
-}
-
 static bool nll_weighted_ids(const sonde__op_call *call, int operand, sonde__op_ids *ids)
 {
     *ids = (sonde__op_ids){.what = "label",
@@ -150,8 +139,8 @@ const sonde__op_kind sonde__op_nll_weighted = {
     .name = "NllWeighted",
     SONDE__OPERANDS(loss, 2, 3, 1),
     .infer = nll_weighted_infer,
-    .gradient = nll_weighted_gradient,
-    .kernels = nll_weighted_kernels,
+    .backward = {&sonde__op_nll_weighted_grad, "d12", 0, true},
+    SONDE__REFERENCE(nll_weighted_run),
     .ids = nll_weighted_ids,
 };
 
@@ -198,11 +187,9 @@ static void nll_weighted_grad_run(const sonde__op_call *call, int part, int part
     }
 }
 
-SONDE__KERNELS(nll_weighted_grad, NULL)
-
 const sonde__op_kind sonde__op_nll_weighted_grad = {
     .name = "NllWeightedGrad",
     SONDE__OPERANDS(loss, 2, 3, 1),
     .infer = nll_weighted_grad_infer,
-    .kernels = nll_weighted_grad_kernels,
+    SONDE__REFERENCE(nll_weighted_grad_run),
 };

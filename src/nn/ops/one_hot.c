@@ -38,13 +38,11 @@ static void number_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(number, NULL)
-
 const sonde__op_kind sonde__op_number = {
     .name = "Number",
     SONDE__OPERANDS(none, 1, 1, 1),
     .infer = number_infer,
-    .kernels = number_kernels,
+    SONDE__REFERENCE(number_run),
 };
 
 static sonde_err one_hot_infer(sonde__op_call *call, sonde__op_attrs *attrs,
@@ -85,8 +83,6 @@ static void one_hot_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(one_hot, NULL)
-
 static bool one_hot_ids(const sonde__op_call *call, int operand, sonde__op_ids *ids)
 {
     *ids = (sonde__op_ids){.what = "label", .count = call->attrs->labels.classes};
@@ -97,7 +93,7 @@ const sonde__op_kind sonde__op_one_hot = {
     .name = "OneHot",
     SONDE__OPERANDS(labels, 1, 1, 1),
     .infer = one_hot_infer,
-    .kernels = one_hot_kernels,
+    SONDE__REFERENCE(one_hot_run),
     .ids = one_hot_ids,
 };
 

@@ -101,6 +101,17 @@ extern const sonde__op_fields sonde__op_fields_common; /* of every op */
 /* Whether they begin with rank and dims, see attrs.h. */
 bool sonde__op_fields_have_dims(const sonde__op_fields *table);
 
+/* A gradient of one op. Its operands are letters: d is the gradient of the first output, a
+ * digit an input, A, B ... an output; a last one that the op lacks is left out. Its outputs
+ * are the gradients of inputs `to`, to + 1 ... It has the attrs of the op and, if shaped,
+ * the shape of input `to` in dims. */
+typedef struct sonde__op_backward {
+    const sonde__op_kind *kind;
+    const char *in;
+    int to;
+    bool shaped;
+} sonde__op_backward;
+
 struct sonde__op_kind {
     const char *name; /* "Conv2d", "Relu", "Conv2dGradWeight" */
     const sonde__op_fields *fields;
@@ -111,19 +122,23 @@ struct sonde__op_kind {
      * attrs: inferred dims, resolved negative axes). diag->where is the caller's to fill.
      */
     sonde_err (*infer)(sonde__op_call *call, sonde__op_attrs *attrs, sonde_diag *diag);
-    /* NULL: not differentiable (gradient ops, updates). */
+    /* Its gradient, if that is one op, or else a function; neither: not differentiable
+     * (gradient ops, updates). */
+    sonde__op_backward backward;
     void (*gradient)(const sonde__op_gradient_context *context);
     /* Emits the ops that bring the op's buffers up to date, in place, after each
      * micro-batch of a session for training; NULL: it has none. They run after the loss,
      * so that a forward pass may run twice. */
     void (*track)(sonde__op_graph *graph, const sonde__op_attrs *attrs,
                   const sonde__op_value *in, const sonde__op_value *out);
-    /* Kernels, fastest first, NULL-terminated; the last is the scalar reference and
-     * accepts everything that infer accepted. */
-    const sonde__op_kernel *const *(*kernels)(void);
+    /* The scalar reference, which accepts everything that infer accepted. */
+    sonde__op_kernel reference;
+    /* Kernels before it, fastest first, NULL-terminated; NULL: none. */
+    const sonde__op_kernel *const *(*fast)(void);
     sonde__op_halves halves;
-    /* Those for calls with bfloat16 or float16, likewise; NULL: the reference alone. */
-    const sonde__op_kernel *const *(*half_kernels)(void);
+    const sonde__op_kernel *const *own; /* likewise, of the op's file */
+    /* Likewise those for calls with bfloat16 or float16. */
+    const sonde__op_kernel *const *half_kernels;
     /* Whether an operand holds numbers of a range, and which; a session refuses inputs with
      * others before it runs. NULL: no operand does. */
     bool (*ids)(const sonde__op_call *call, int operand, sonde__op_ids *ids);
@@ -132,10 +147,16 @@ struct sonde__op_kind {
     int alias[SONDE__MAX_OPERANDS];
 };
 
-/* The kernels that may take a call, whose shapes are set (those of outputs may be): fastest
- * first, NULL-terminated, the reference last. */
-const sonde__op_kernel *const *sonde__op_kernels_for(const sonde__op_kind *kind,
-                                                     const sonde__op_call *call);
+/* Kernel i that may take a call, whose shapes are set (those of outputs may be): fastest
+ * first, the reference last; NULL: there are fewer. Without a call: those for float32. */
+const sonde__op_kernel *sonde__op_kernel_of(const sonde__op_kind *kind,
+                                            const sonde__op_call *call, size_t i);
+/* The first that accepts a call. */
+const sonde__op_kernel *sonde__op_first_kernel(const sonde__op_kind *kind,
+                                               const sonde__op_call *call);
+bool sonde__op_has_gradient(const sonde__op_kind *kind);
+void sonde__op_differentiate(const sonde__op_kind *kind,
+                             const sonde__op_gradient_context *context);
 
 /* The kinds: sonde__op_<name>, as the family's file defines it; equations and operands are in
  * its head. The build finds them, and the layers (layer_row.h), and makes this header. */

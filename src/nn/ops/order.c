@@ -150,22 +150,11 @@ static void arg_sort_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-static const sonde__op_kernel *const *arg_sort_kernels(void)
-{
-    static const sonde__op_kernel reference = {.name = "reference",
-                                               .scratch = line_scratch,
-                                               .parts = line_parts,
-                                               .run = arg_sort_run};
-    static const sonde__op_kernel *const kernels[] = {&reference, NULL};
-
-    return kernels;
-}
-
 const sonde__op_kind sonde__op_arg_sort = {
     .name = "ArgSort",
     SONDE__OPERANDS(order, 1, 1, 1),
     .infer = arg_sort_infer,
-    .kernels = arg_sort_kernels,
+    SONDE__REFERENCE(arg_sort_run, .scratch = line_scratch, .parts = line_parts),
 };
 
 /* --- running sums --------------------------------------------------------------------- */
@@ -211,8 +200,6 @@ static void cumsum_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS_IN_PARTS(cumsum, line_parts)
-
 static void cumsum_gradient(const sonde__op_gradient_context *context)
 {
     sonde__op_attrs back = *context->attrs;
@@ -227,7 +214,7 @@ const sonde__op_kind sonde__op_cumsum = {
     SONDE__OPERANDS(order, 1, 1, 1),
     .infer = cumsum_infer,
     .gradient = cumsum_gradient,
-    .kernels = cumsum_kernels,
+    SONDE__REFERENCE(cumsum_run, .parts = line_parts),
 };
 
 /* --- windows -------------------------------------------------------------------------- */
@@ -303,11 +290,9 @@ static int image_parts(const sonde__op_call *call, int max)
     return parts < 1 ? 1 : parts > max ? max : (int)parts;
 }
 
-SONDE__KERNELS_IN_PARTS(arg_window, image_parts)
-
 const sonde__op_kind sonde__op_arg_window = {
     .name = "ArgWindow",
     SONDE__OPERANDS(window, 1, 1, 1),
     .infer = arg_window_infer,
-    .kernels = arg_window_kernels,
+    SONDE__REFERENCE(arg_window_run, .parts = image_parts),
 };

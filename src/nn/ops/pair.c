@@ -134,13 +134,11 @@ static void pair_gradient(const sonde__op_gradient_context *context,
         pair_map(call, part, parts, 1, op##_##which##_value);                            \
     }                                                                                    \
                                                                                          \
-    SONDE__KERNELS_IN_PARTS(op##_##which, pair_parts)                                    \
-                                                                                         \
     const sonde__op_kind sonde__op_##op##_##which = {                                    \
         .name = title,                                                                   \
         SONDE__OPERANDS(function, 3, 3, 1),                                              \
         .infer = slope_infer,                                                            \
-        .kernels = op##_##which##_kernels,                                               \
+        SONDE__REFERENCE(op##_##which##_run, .parts = pair_parts),                       \
     };
 
 #define SONDE__PAIRWISE(op, title, text, f, slope_a, slope_b, loss, ...)                 \
@@ -155,8 +153,6 @@ static void pair_gradient(const sonde__op_gradient_context *context,
         pair_map(call, part, parts, 0, op##_forward_value);                              \
     }                                                                                    \
                                                                                          \
-    SONDE__KERNELS_IN_PARTS(op, pair_parts)                                              \
-                                                                                         \
     static void op##_gradient(const sonde__op_gradient_context *context)                 \
     {                                                                                    \
         static const sonde__op_kind *const slopes[] = {&sonde__op_##op##_grad_a,         \
@@ -170,7 +166,7 @@ static void pair_gradient(const sonde__op_gradient_context *context,
         SONDE__OPERANDS(function, 2, 2, 1),                                              \
         .infer = (loss) ? loss_infer : forward_infer,                                    \
         .gradient = op##_gradient,                                                       \
-        .kernels = op##_kernels,                                                         \
+        SONDE__REFERENCE(op##_run, .parts = pair_parts),                                 \
     };                                                                                   \
     const sonde__op_layer sonde__layer_##op = {.name = #op,                              \
                                                .kind = &sonde__op_##op,                  \

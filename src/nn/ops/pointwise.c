@@ -78,55 +78,18 @@ static void pointwise_map_grad(const sonde__op_call *call, int part, int parts,
     }
 }
 
-static void pointwise_gradient(const sonde__op_gradient_context *context,
-                               const sonde__op_kind *grad)
-{
-    const sonde__op_value in[] = {context->grad_out[0], context->in[0]};
-
-    context->grad_in[0] = sonde__op_emit(context->graph, grad, context->attrs, in, 2);
-}
-
-/* The kernels of an op: a fast one where this table has it, and the reference. */
-static const sonde__op_kernel *const *list_kernels(const char *title,
-                                                   const sonde__op_kernel *list[3],
-                                                   const sonde__op_kernel *reference)
-{
-    static const struct {
-        const char *title;
-        const sonde__op_kernel *kernel;
-    } fast[] = {{"Gelu", &sonde__kernel_gelu_rows},
-                {"GeluGrad", &sonde__kernel_gelu_grad_rows}};
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    size_t count = 0;
-
-    (void)pthread_mutex_lock(&lock);
-    for (size_t i = 0; list[0] == NULL && i < SONDE_COUNT_OF(fast); i++) {
-        if (strcmp(fast[i].title, title) == 0) {
-            list[count++] = fast[i].kernel;
-        }
-    }
-    if (list[0] == NULL || count > 0) {
-        list[count] = reference;
-    }
-    (void)pthread_mutex_unlock(&lock);
-    return list;
-}
-
-#define POINTWISE_KERNELS(op, title)                                                     \
-    static const sonde__op_kernel *const *op##_kernels(void)                             \
-    {                                                                                    \
-        static const sonde__op_kernel reference = {                                      \
-            .name = "reference", .parts = pointwise_parts, .run = op##_run};             \
-        static const sonde__op_kernel *list[3];                                          \
-                                                                                         \
-        return list_kernels(title, list, &reference);                                    \
-    }
-
 #define A ((double)attrs->function.number[0])
 #define B ((double)attrs->function.number[1])
 #define WORD (attrs->function.variant)
 
+static const sonde__op_kernel *const gelu_rows[] = {&sonde__kernel_gelu_rows, NULL};
+static const sonde__op_kernel *const gelu_grad_rows[] = {&sonde__kernel_gelu_grad_rows,
+                                                         NULL};
+
+/* own, own_grad: kernels before the references, or NULL. */
 #define SONDE__POINTWISE(op, title, text, f, slope, ...)                                 \
+    SONDE__POINTWISE_WITH(op, NULL, NULL, title, text, f, slope, __VA_ARGS__)
+#define SONDE__POINTWISE_WITH(op, own_, own_grad, title, text, f, slope, ...)            \
     static double op##_value(double x, const sonde__op_attrs *attrs)                     \
     {                                                                                    \
         (void)x, (void)attrs;                                                            \
@@ -149,26 +112,20 @@ static const sonde__op_kernel *const *list_kernels(const char *title,
         pointwise_map_grad(call, part, parts, op##_slope);                               \
     }                                                                                    \
                                                                                          \
-    POINTWISE_KERNELS(op, title)                                                         \
-    POINTWISE_KERNELS(op##_grad, title "Grad")                                           \
-                                                                                         \
-    static void op##_gradient(const sonde__op_gradient_context *context)                 \
-    {                                                                                    \
-        pointwise_gradient(context, &sonde__op_##op##_grad);                             \
-    }                                                                                    \
-                                                                                         \
     const sonde__op_kind sonde__op_##op = {                                              \
         .name = title,                                                                   \
         SONDE__OPERANDS(function, 1, 1, 1),                                              \
         .infer = pointwise_infer,                                                        \
-        .gradient = op##_gradient,                                                       \
-        .kernels = op##_kernels,                                                         \
+        .backward = {&sonde__op_##op##_grad, "d0"},                                      \
+        SONDE__REFERENCE(op##_run, .parts = pointwise_parts),                            \
+        .own = (own_),                                                                   \
     };                                                                                   \
     const sonde__op_kind sonde__op_##op##_grad = {                                       \
         .name = title "Grad",                                                            \
         SONDE__OPERANDS(function, 2, 2, 1),                                              \
         .infer = pointwise_grad_infer,                                                   \
-        .kernels = op##_grad_kernels,                                                    \
+        SONDE__REFERENCE(op##_grad_run, .parts = pointwise_parts),                       \
+        .own = (own_grad),                                                               \
     };                                                                                   \
     const sonde__op_layer sonde__layer_##op = {.name = #op,                              \
                                                .kind = &sonde__op_##op,                  \
@@ -235,7 +192,7 @@ static double mish_slope_of(double x)
 
 /* --- activations ------------------------------------------------------------------------ */
 
-SONDE__POINTWISE(gelu, "Gelu", "x Φ(x), or its approximation by tanh",
+SONDE__POINTWISE_WITH(gelu, gelu_rows, gelu_grad_rows, "Gelu", "x Φ(x), or its approximation by tanh",
     gelu(x, WORD == 1), gelu_slope_of(x, WORD == 1),
     SONDE__FIELD_CHOICE("approximate", function.variant, "none", "tanh"))
 SONDE__POINTWISE(silu, "Silu", "x / (1 + exp(-x))",

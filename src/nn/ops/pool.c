@@ -125,28 +125,16 @@ static void max_pool2d_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(max_pool2d, sonde__kernel_max_pool2d_fast)
-SONDE__HALF_KERNELS(max_pool2d)
-
-static void max_pool2d_gradient(const sonde__op_gradient_context *context)
-{
-    const sonde__op_value in[] = {context->grad_out[0], context->out[1]};
-
-    if (context->grad_out[0] != 0) {
-        context->grad_in[0] = sonde__op_emit_shaped(context, &sonde__op_max_pool2d_grad,
-                                                    context->in[0], in, 2);
-    }
-}
-
 const sonde__op_kind sonde__op_max_pool2d = {
     .name = "MaxPool2d",
     SONDE__OPERANDS(window, 1, 1, 2),
     .out_names = {NULL, "Index"},
     .infer = max_pool2d_infer,
-    .gradient = max_pool2d_gradient,
-    .kernels = max_pool2d_kernels,
+    .backward = {&sonde__op_max_pool2d_grad, "dB", 0, true},
+    SONDE__REFERENCE(max_pool2d_run),
+    .fast = sonde__kernel_max_pool2d_fast,
     .halves = SONDE__HALVES_KEPT,
-    .half_kernels = max_pool2d_half_kernels,
+    .half_kernels = sonde__kernel_max_pool2d_half,
 };
 
 /* --- gradient ----------------------------------------------------------------------- */
@@ -200,16 +188,14 @@ static void max_pool2d_grad_run(const sonde__op_call *call, int part, int parts)
     sonde__op_store_all(call, won_at);
 }
 
-SONDE__KERNELS(max_pool2d_grad, sonde__kernel_max_pool2d_grad_fast)
-SONDE__HALF_KERNELS(max_pool2d_grad)
-
 const sonde__op_kind sonde__op_max_pool2d_grad = {
     .name = "MaxPool2dGrad",
     SONDE__OPERANDS(window, 2, 2, 1),
     .infer = max_pool2d_grad_infer,
-    .kernels = max_pool2d_grad_kernels,
+    SONDE__REFERENCE(max_pool2d_grad_run),
+    .fast = sonde__kernel_max_pool2d_grad_fast,
     .halves = SONDE__HALVES_TAKEN,
-    .half_kernels = max_pool2d_grad_half_kernels,
+    .half_kernels = sonde__kernel_max_pool2d_grad_half,
 };
 
 const sonde__op_layer sonde__layer_max_pool2d = {

@@ -58,25 +58,12 @@ static void prelu_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(prelu, NULL)
-
-static void prelu_gradient(const sonde__op_gradient_context *context)
-{
-    const sonde__op_value in[] = {context->grad_out[0], context->in[0], context->in[1]};
-    const sonde__op_value dx =
-        sonde__op_emit(context->graph, &sonde__op_prelu_grad, context->attrs, in, 3);
-
-    for (sonde__op_value i = 0; i < 2 && dx != 0; i++) {
-        context->grad_in[i] = context->wanted[i] ? dx + i : 0;
-    }
-}
-
 const sonde__op_kind sonde__op_prelu = {
     .name = "PRelu",
     SONDE__OPERANDS(none, 2, 2, 1),
     .infer = prelu_infer,
-    .gradient = prelu_gradient,
-    .kernels = prelu_kernels,
+    .backward = {&sonde__op_prelu_grad, "d01"},
+    SONDE__REFERENCE(prelu_run),
 };
 
 static sonde_err prelu_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs,
@@ -112,14 +99,12 @@ static void prelu_grad_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(prelu_grad, NULL)
-
 const sonde__op_kind sonde__op_prelu_grad = {
     .name = "PReluGrad",
     SONDE__OPERANDS(none, 3, 3, 2),
     .out_names = {NULL, "GradWeight"},
     .infer = prelu_grad_infer,
-    .kernels = prelu_grad_kernels,
+    SONDE__REFERENCE(prelu_grad_run),
 };
 
 static int prelu_params(const sonde__op_shape *x, const sonde__op_attrs *attrs,

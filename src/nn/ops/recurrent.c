@@ -397,30 +397,10 @@ static void recurrent_products(const sonde__op_call *call, int part, int parts)
     }
 }
 
-static const sonde__op_kernel *const *recurrent_fast(void)
-{
-    static const sonde__op_kernel gemm = {.name = "gemm",
-                                          .accepts = sonde__op_recurrent_is_f32,
-                                          .scratch = recurrent_scratch,
-                                          .parts = sonde__op_recurrent_parts,
-                                          .run = recurrent_products};
-    static const sonde__op_kernel *const kernels[] = {&gemm, NULL};
-
-    return kernels;
-}
-
-SONDE__KERNELS_IN_PARTS_OF(recurrent, sonde__op_recurrent_parts, recurrent_fast)
-
-/* The same products, of 16 bits. */
-static const sonde__op_kernel *const sonde__kernel_recurrent_half[] = {
-    &(const sonde__op_kernel){.name = "half",
-                              .accepts = sonde__op_recurrent_is_f32,
-                              .scratch = recurrent_scratch,
-                              .parts = sonde__op_recurrent_parts,
-                              .run = recurrent_products},
-    NULL};
-
-SONDE__HALF_KERNELS(recurrent)
+/* The same products, of float32 and of 16 bits. */
+#define PRODUCTS(name)                                                                   \
+    SONDE__KERNEL(name, recurrent_products, .accepts = sonde__op_recurrent_is_f32,       \
+                  .scratch = recurrent_scratch, .parts = sonde__op_recurrent_parts)
 
 /* --- gradient ------------------------------------------------------------------------- */
 
@@ -492,7 +472,8 @@ const sonde__op_kind sonde__op_recurrent = {
     .out_names = {NULL, "Gates", "Cells"},
     .infer = recurrent_infer,
     .gradient = recurrent_gradient,
-    .kernels = recurrent_kernels,
+    SONDE__REFERENCE(recurrent_run, .parts = sonde__op_recurrent_parts),
+    .own = PRODUCTS("gemm"),
     .halves = SONDE__HALVES_MADE,
-    .half_kernels = recurrent_half_kernels,
+    .half_kernels = PRODUCTS("half"),
 };

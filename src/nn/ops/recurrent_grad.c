@@ -371,39 +371,19 @@ static void recurrent_grad_products(const sonde__op_call *call, int part, int pa
     }
 }
 
-static const sonde__op_kernel *const *recurrent_grad_kernels(void)
-{
-    static const sonde__op_kernel gemm = {.name = "gemm",
-                                          .accepts = sonde__op_recurrent_is_f32,
-                                          .scratch = recurrent_grad_scratch,
-                                          .parts = sonde__op_recurrent_parts,
-                                          .run = recurrent_grad_products};
-    static const sonde__op_kernel reference = {.name = "reference",
-                                               .scratch = reference_scratch,
-                                               .parts = sonde__op_recurrent_parts,
-                                               .run = recurrent_grad_run};
-    static const sonde__op_kernel *const kernels[] = {&gemm, &reference, NULL};
-
-    return kernels;
-}
-
-static const sonde__op_kernel *const sonde__kernel_recurrent_grad_half[] = {
-    &(const sonde__op_kernel){.name = "half",
-                              .accepts = sonde__op_recurrent_is_f32,
-                              .scratch = recurrent_grad_scratch,
-                              .parts = sonde__op_recurrent_parts,
-                              .run = recurrent_grad_products},
-    NULL};
-
-SONDE__HALF_KERNELS(recurrent_grad)
+#define PRODUCTS(name)                                                                   \
+    SONDE__KERNEL(name, recurrent_grad_products, .accepts = sonde__op_recurrent_is_f32,  \
+                  .scratch = recurrent_grad_scratch, .parts = sonde__op_recurrent_parts)
 
 const sonde__op_kind sonde__op_recurrent_grad = {
     .name = "RecurrentGrad",
     SONDE__OPERANDS(recurrent, 5, 5, 3),
     .out_names = {NULL, "GradState", "Previous"},
     .infer = recurrent_grad_infer,
-    .kernels = recurrent_grad_kernels,
+    SONDE__REFERENCE(recurrent_grad_run, .scratch = reference_scratch,
+                     .parts = sonde__op_recurrent_parts),
+    .own = PRODUCTS("gemm"),
     .halves = SONDE__HALVES_MADE,
-    .half_kernels = recurrent_grad_half_kernels,
+    .half_kernels = PRODUCTS("half"),
     .optional_out = 1u << 1,
 };

@@ -85,8 +85,6 @@ static void reduce_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(reduce, NULL)
-
 static void reduce_gradient(const sonde__op_gradient_context *context)
 {
     const sonde__op_shape x = *sonde__op_value_shape(context->graph, context->in[0]);
@@ -115,7 +113,7 @@ const sonde__op_kind sonde__op_reduce = {
     SONDE__OPERANDS(reduce, 1, 1, 1),
     .infer = reduce_infer,
     .gradient = reduce_gradient,
-    .kernels = reduce_kernels,
+    SONDE__REFERENCE(reduce_run),
     .halves = SONDE__HALVES_TAKEN,
 };
 
@@ -174,14 +172,12 @@ static void channel_sum_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(channel_sum, sonde__kernel_channel_sum_fast)
-SONDE__HALF_KERNELS(channel_sum)
-
 const sonde__op_kind sonde__op_channel_sum = {
     .name = "ChannelSum",
     SONDE__OPERANDS(none, 1, 1, 1),
     .infer = channel_sum_infer,
-    .kernels = channel_sum_kernels,
+    SONDE__REFERENCE(channel_sum_run),
+    .fast = sonde__kernel_channel_sum_fast,
     .halves = SONDE__HALVES_TAKEN,
-    .half_kernels = channel_sum_half_kernels,
+    .half_kernels = sonde__kernel_channel_sum_half,
 };

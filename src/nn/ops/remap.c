@@ -518,26 +518,19 @@ static const sonde__op_kernel *const *remap_grad_fast(void)
     return kernels;
 }
 
-SONDE__KERNELS(remap, remap_fast)
-SONDE__KERNELS(remap_grad, remap_grad_fast)
-
-static void remap_gradient(const sonde__op_gradient_context *context)
-{
-    context->grad_in[0] = sonde__op_emit_shaped(context, &sonde__op_remap_grad,
-                                                context->in[0], context->grad_out, 1);
-}
-
 const sonde__op_kind sonde__op_remap = {
     .name = "Remap",
     SONDE__OPERANDS(remap, 1, 1, 1),
     .infer = remap_infer,
-    .gradient = remap_gradient,
-    .kernels = remap_kernels,
+    .backward = {&sonde__op_remap_grad, "d", 0, true},
+    SONDE__REFERENCE(remap_run),
+    .fast = remap_fast,
 };
 
 const sonde__op_kind sonde__op_remap_grad = {
     .name = "RemapGrad",
     SONDE__OPERANDS(remap, 1, 1, 1),
     .infer = remap_grad_infer,
-    .kernels = remap_grad_kernels,
+    SONDE__REFERENCE(remap_grad_run),
+    .fast = remap_grad_fast,
 };

@@ -39,11 +39,10 @@ static void replica_sum_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(replica_sum, sonde__kernel_replica_sum_fast)
-
 const sonde__op_kind sonde__op_replica_sum = {
     .name = "ReplicaSum",
     SONDE__OPERANDS(replicas, 1, 1, 1),
     .infer = replica_sum_infer,
-    .kernels = replica_sum_kernels,
+    SONDE__REFERENCE(replica_sum_run),
+    .fast = sonde__kernel_replica_sum_fast,
 };

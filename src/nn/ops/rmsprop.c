@@ -101,13 +101,12 @@ static void rmsprop_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(rmsprop, sonde__kernel_rmsprop_fast)
-
 const sonde__op_kind sonde__op_rmsprop = {
     .name = "RmsProp",
     SONDE__OPERANDS(update, 3, 5, 4),
     .out_names = {NULL, "SquareMean", "Mean", "Momentum"},
     .infer = rmsprop_infer,
-    .kernels = rmsprop_kernels,
+    SONDE__REFERENCE(rmsprop_run),
+    .fast = sonde__kernel_rmsprop_fast,
     .alias = {W + 1, V + 1, MEAN + 1, BUFFER + 1},
 };

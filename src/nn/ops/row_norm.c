@@ -264,51 +264,16 @@ static void rms_norm_grad_run(const sonde__op_call *call, int part, int parts)
     grad_run(call, part, parts, false);
 }
 
-static void row_norm_gradient(const sonde__op_gradient_context *context,
-                              const sonde__op_kind *grad, int statistics)
-{
-    sonde__op_value in[5] = {context->grad_out[0], context->in[0]};
-    int count = 2;
-
-    if (context->grad_out[0] == 0) {
-        return; /* something reads the statistics only */
-    }
-    for (int i = 1; i <= statistics; i++) {
-        in[count++] = context->out[i];
-    }
-    if (context->in[1] != 0) {
-        in[count++] = context->in[1];
-    }
-    sonde__op_value dx = sonde__op_emit(context->graph, grad, context->attrs, in, count);
-    for (sonde__op_value i = 0; i < (sonde__op_value)grad->out_count && dx != 0; i++) {
-        context->grad_in[i] = context->wanted[i] ? dx + i : 0;
-    }
-}
-
-static void layer_norm_gradient(const sonde__op_gradient_context *context)
-{
-    row_norm_gradient(context, &sonde__op_layer_norm_grad, 2);
-}
-
-static void rms_norm_gradient(const sonde__op_gradient_context *context)
-{
-    row_norm_gradient(context, &sonde__op_rms_norm_grad, 1);
-}
-
 /* --- rows ----------------------------------------------------------------------------- */
-
-SONDE__KERNELS_IN_PARTS_OF(layer_norm, row_parts, sonde__kernel_layer_norm_rows)
-SONDE__KERNELS_IN_PARTS_OF(layer_norm_grad, row_parts, sonde__kernel_layer_norm_grad_rows)
-SONDE__KERNELS_IN_PARTS(rms_norm, row_parts)
-SONDE__KERNELS_IN_PARTS(rms_norm_grad, row_parts)
 
 const sonde__op_kind sonde__op_layer_norm = {
     .name = "LayerNorm",
     SONDE__OPERANDS(norm, 1, 3, 3),
     .out_names = {NULL, "Mean", "Rstd"},
     .infer = row_norm_infer,
-    .gradient = layer_norm_gradient,
-    .kernels = layer_norm_kernels,
+    .backward = {&sonde__op_layer_norm_grad, "d0BC1"},
+    SONDE__REFERENCE(layer_norm_run, .parts = row_parts),
+    .fast = sonde__kernel_layer_norm_rows,
 };
 
 const sonde__op_kind sonde__op_layer_norm_grad = {
@@ -316,7 +281,8 @@ const sonde__op_kind sonde__op_layer_norm_grad = {
     SONDE__OPERANDS(norm, 4, 5, 3),
     .out_names = {NULL, "GradWeight", "GradBias"},
     .infer = row_norm_grad_infer,
-    .kernels = layer_norm_grad_kernels,
+    SONDE__REFERENCE(layer_norm_grad_run, .parts = row_parts),
+    .fast = sonde__kernel_layer_norm_grad_rows,
 };
 
 const sonde__op_kind sonde__op_rms_norm = {
@@ -324,8 +290,8 @@ const sonde__op_kind sonde__op_rms_norm = {
     SONDE__OPERANDS(norm, 1, 2, 2),
     .out_names = {NULL, "Rstd"},
     .infer = row_norm_infer,
-    .gradient = rms_norm_gradient,
-    .kernels = rms_norm_kernels,
+    .backward = {&sonde__op_rms_norm_grad, "d0B1"},
+    SONDE__REFERENCE(rms_norm_run, .parts = row_parts),
 };
 
 const sonde__op_kind sonde__op_rms_norm_grad = {
@@ -333,7 +299,7 @@ const sonde__op_kind sonde__op_rms_norm_grad = {
     SONDE__OPERANDS(norm, 3, 4, 2),
     .out_names = {NULL, "GradWeight"},
     .infer = row_norm_grad_infer,
-    .kernels = rms_norm_grad_kernels,
+    SONDE__REFERENCE(rms_norm_grad_run, .parts = row_parts),
 };
 
 /* Weight 1 and bias 0, each of the shape of a row. */

@@ -76,13 +76,12 @@ static void sgd_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(sgd, sonde__kernel_sgd_fast)
-
 const sonde__op_kind sonde__op_sgd = {
     .name = "Sgd",
     SONDE__OPERANDS(update, 2, 3, 2),
     .out_names = {NULL, "Velocity"},
     .infer = sgd_infer,
-    .kernels = sgd_kernels,
+    SONDE__REFERENCE(sgd_run),
+    .fast = sonde__kernel_sgd_fast,
     .alias = {W + 1, V + 1},
 };

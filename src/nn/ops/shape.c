@@ -58,8 +58,6 @@ static void identity_run(const sonde__op_call *call, int part, int parts)
     copy(call);
 }
 
-SONDE__KERNELS(identity, NULL)
-
 static void identity_gradient(const sonde__op_gradient_context *context)
 {
     context->grad_in[0] = context->grad_out[0];
@@ -70,7 +68,7 @@ const sonde__op_kind sonde__op_identity = {
     SONDE__OPERANDS(none, 1, 1, 1),
     .infer = identity_infer,
     .gradient = identity_gradient,
-    .kernels = identity_kernels,
+    SONDE__REFERENCE(identity_run),
     .halves = SONDE__HALVES_KEPT,
 };
 
@@ -142,20 +140,12 @@ static void reshape_run(const sonde__op_call *call, int part, int parts)
     copy(call);
 }
 
-SONDE__KERNELS(reshape, NULL)
-
-static void reshape_gradient(const sonde__op_gradient_context *context)
-{
-    context->grad_in[0] = sonde__op_emit_shaped(context, &sonde__op_reshape,
-                                                context->in[0], &context->grad_out[0], 1);
-}
-
 const sonde__op_kind sonde__op_reshape = {
     .name = "Reshape",
     SONDE__OPERANDS(shape, 1, 1, 1),
     .infer = reshape_infer,
-    .gradient = reshape_gradient,
-    .kernels = reshape_kernels,
+    .backward = {&sonde__op_reshape, "d", 0, true},
+    SONDE__REFERENCE(reshape_run),
     .halves = SONDE__HALVES_KEPT,
 };
 
@@ -290,8 +280,6 @@ static void transpose_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(transpose, transpose_fast)
-
 static void transpose_gradient(const sonde__op_gradient_context *context)
 {
     sonde__op_attrs inverse = {.shape = {.rank = context->attrs->shape.rank}};
@@ -308,7 +296,8 @@ const sonde__op_kind sonde__op_transpose = {
     SONDE__OPERANDS(shape, 1, 1, 1),
     .infer = transpose_infer,
     .gradient = transpose_gradient,
-    .kernels = transpose_kernels,
+    SONDE__REFERENCE(transpose_run),
+    .fast = transpose_fast,
     .halves = SONDE__HALVES_KEPT,
 };
 
@@ -350,8 +339,6 @@ static void broadcast_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(broadcast, NULL)
-
 static void broadcast_gradient(const sonde__op_gradient_context *context)
 {
     context->grad_in[0] =
@@ -363,7 +350,7 @@ const sonde__op_kind sonde__op_broadcast = {
     SONDE__OPERANDS(shape, 1, 1, 1),
     .infer = broadcast_infer,
     .gradient = broadcast_gradient,
-    .kernels = broadcast_kernels,
+    SONDE__REFERENCE(broadcast_run),
 };
 
 static sonde_err reorder_infer(sonde__op_call *call, sonde__op_attrs *attrs,
@@ -397,11 +384,10 @@ static void reorder_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(reorder, sonde__kernel_reorder_fast)
-
 const sonde__op_kind sonde__op_reorder = {
     .name = "Reorder",
     SONDE__OPERANDS(none, 1, 1, 1),
     .infer = reorder_infer,
-    .kernels = reorder_kernels,
+    SONDE__REFERENCE(reorder_run),
+    .fast = sonde__kernel_reorder_fast,
 };

@@ -83,20 +83,12 @@ static void slice_run(const sonde__op_call *call, int part, int parts)
               call->out[0].data, false);
 }
 
-SONDE__KERNELS(slice, NULL)
-
-static void slice_gradient(const sonde__op_gradient_context *context)
-{
-    context->grad_in[0] = sonde__op_emit_shaped(context, &sonde__op_slice_grad,
-                                                context->in[0], context->grad_out, 1);
-}
-
 const sonde__op_kind sonde__op_slice = {
     .name = "Slice",
     SONDE__OPERANDS(slice, 1, 1, 1),
     .infer = slice_infer,
-    .gradient = slice_gradient,
-    .kernels = slice_kernels,
+    .backward = {&sonde__op_slice_grad, "d", 0, true},
+    SONDE__REFERENCE(slice_run),
 };
 
 static sonde_err slice_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs,
@@ -124,13 +116,11 @@ static void slice_grad_run(const sonde__op_call *call, int part, int parts)
               true);
 }
 
-SONDE__KERNELS(slice_grad, NULL)
-
 const sonde__op_kind sonde__op_slice_grad = {
     .name = "SliceGrad",
     SONDE__OPERANDS(slice, 1, 1, 1),
     .infer = slice_grad_infer,
-    .kernels = slice_grad_kernels,
+    SONDE__REFERENCE(slice_grad_run),
 };
 
 #define WHOLE(key_, member, fallback_, text)                                             \

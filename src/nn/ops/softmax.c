@@ -91,22 +91,13 @@ static void softmax_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(softmax, sonde__kernel_softmax_fast)
-
-static void softmax_gradient(const sonde__op_gradient_context *context)
-{
-    const sonde__op_value in[] = {context->grad_out[0], context->out[0]};
-
-    context->grad_in[0] =
-        sonde__op_emit(context->graph, &sonde__op_softmax_grad, context->attrs, in, 2);
-}
-
 const sonde__op_kind sonde__op_softmax = {
     .name = "Softmax",
     SONDE__OPERANDS(along, 1, 1, 1),
     .infer = softmax_infer,
-    .gradient = softmax_gradient,
-    .kernels = softmax_kernels,
+    .backward = {&sonde__op_softmax_grad, "dA"},
+    SONDE__REFERENCE(softmax_run),
+    .fast = sonde__kernel_softmax_fast,
 };
 
 static void log_softmax_run(const sonde__op_call *call, int part, int parts)
@@ -128,22 +119,13 @@ static void log_softmax_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(log_softmax, sonde__kernel_log_softmax_fast)
-
-static void log_softmax_gradient(const sonde__op_gradient_context *context)
-{
-    const sonde__op_value in[] = {context->grad_out[0], context->out[0]};
-
-    context->grad_in[0] = sonde__op_emit(context->graph, &sonde__op_log_softmax_grad,
-                                         context->attrs, in, 2);
-}
-
 const sonde__op_kind sonde__op_log_softmax = {
     .name = "LogSoftmax",
     SONDE__OPERANDS(along, 1, 1, 1),
     .infer = softmax_infer,
-    .gradient = log_softmax_gradient,
-    .kernels = log_softmax_kernels,
+    .backward = {&sonde__op_log_softmax_grad, "dA"},
+    SONDE__REFERENCE(log_softmax_run),
+    .fast = sonde__kernel_log_softmax_fast,
 };
 
 /* --- gradients ---------------------------------------------------------------------- */
@@ -173,13 +155,12 @@ static void softmax_grad_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(softmax_grad, sonde__kernel_softmax_grad_fast)
-
 const sonde__op_kind sonde__op_softmax_grad = {
     .name = "SoftmaxGrad",
     SONDE__OPERANDS(along, 2, 2, 1),
     .infer = softmax_grad_infer,
-    .kernels = softmax_grad_kernels,
+    SONDE__REFERENCE(softmax_grad_run),
+    .fast = sonde__kernel_softmax_grad_fast,
 };
 
 static void log_softmax_grad_run(const sonde__op_call *call, int part, int parts)
@@ -205,11 +186,10 @@ static void log_softmax_grad_run(const sonde__op_call *call, int part, int parts
     }
 }
 
-SONDE__KERNELS(log_softmax_grad, sonde__kernel_log_softmax_grad_fast)
-
 const sonde__op_kind sonde__op_log_softmax_grad = {
     .name = "LogSoftmaxGrad",
     SONDE__OPERANDS(along, 2, 2, 1),
     .infer = softmax_grad_infer,
-    .kernels = log_softmax_grad_kernels,
+    SONDE__REFERENCE(log_softmax_grad_run),
+    .fast = sonde__kernel_log_softmax_grad_fast,
 };
