@@ -142,7 +142,7 @@ static const refusal of_matrices[] = {
     {&sonde__op_nll, 2, {F(5), T(I64, 5)}, {.p = 0},
      SONDE_ESHAPE, "input is float32 (5)", "log-probabilities (N, C)"},
     {&sonde__op_nll_grad, 2, {F(1), T(I64, 5)}, {.loss = {.rank = 2, .dims = {5, 4}}},
-     SONDE_ESHAPE, "loss gradient is float32 (1)", "a scalar"},
+     SONDE_ESHAPE, "output gradient is float32 (1)", "float32 ()"},
 };
 
 static const refusal of_the_rest[] = {

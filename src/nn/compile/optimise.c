@@ -42,7 +42,7 @@ static bool has_state(const sonde_nn_optimizer *optimizer, int k)
                : updates[optimizer->kind].states[k] != NULL;
 }
 
-/* rmsprop.c has the bits. */
+/* updates.c has the bits. */
 static int choice_of(const sonde_nn_optimizer *optimizer)
 {
     return optimizer->kind != SONDE_NN_RMSPROP

@@ -2,7 +2,7 @@
  * adaptive_kernels.c - RMSprop, Adagrad and LAMB, with vital signs of gradient, weight and
  * states in the same pass.
  *
- * Equations: rmsprop.c, adagrad.c and lamb.c. Factors of a step are taken in double,
+ * Equations: updates.c. Factors of a step are taken in double,
  * everything an element in float32, so results differ from the references, which compute in
  * double, by roundings. The sums of squares of LAMB's norms are float32 within a block of
  * vital signs and double over the blocks; a block whose sum overflows is summed in double.

@@ -18,15 +18,6 @@
 
 #include <math.h>
 
-static sonde_err relu_infer(sonde__op_call *call, sonde__op_attrs *attrs,
-                            sonde_diag *diag)
-{
-    (void)attrs;
-    SONDE__TRY(sonde__op_expect_float(&call->in[0].shape, "input", diag));
-    call->out[0].shape = call->in[0].shape;
-    return SONDE_OK;
-}
-
 static void relu_run(const sonde__op_call *call, int part, int parts)
 {
     const int64_t count = sonde__op_shape_count(&call->in[0].shape);
@@ -42,25 +33,13 @@ static void relu_run(const sonde__op_call *call, int part, int parts)
 const sonde__op_kind sonde__op_relu = {
     .name = "Relu",
     SONDE__OPERANDS(none, 1, 1, 1),
-    .infer = relu_infer,
+    .infer = sonde__op_infer_alike,
     .backward = {&sonde__op_relu_grad, "dA"},
     SONDE__REFERENCE(relu_run),
     .fast = sonde__kernel_relu_fast,
     .halves = SONDE__HALVES_KEPT,
     .half_kernels = sonde__kernel_relu_half,
 };
-
-static sonde_err relu_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs,
-                                 sonde_diag *diag)
-{
-    const sonde__op_shape *y = &call->in[1].shape;
-
-    (void)attrs;
-    SONDE__TRY(sonde__op_expect_float(y, "output", diag));
-    SONDE__TRY(sonde__op_expect_shape(&call->in[0].shape, y, "output gradient", diag));
-    call->out[0].shape = *y;
-    return SONDE_OK;
-}
 
 static void relu_grad_run(const sonde__op_call *call, int part, int parts)
 {
@@ -78,33 +57,12 @@ static void relu_grad_run(const sonde__op_call *call, int part, int parts)
 const sonde__op_kind sonde__op_relu_grad = {
     .name = "ReluGrad",
     SONDE__OPERANDS(none, 2, 2, 1),
-    .infer = relu_grad_infer,
+    .infer = sonde__op_infer_slope,
     SONDE__REFERENCE(relu_grad_run),
     .fast = sonde__kernel_relu_grad_fast,
     .halves = SONDE__HALVES_KEPT,
     .half_kernels = sonde__kernel_relu_grad_half,
 };
-
-static sonde_err activation_infer(sonde__op_call *call, sonde__op_attrs *attrs,
-                                  sonde_diag *diag)
-{
-    (void)attrs;
-    SONDE__TRY(sonde__op_expect_float(&call->in[0].shape, "input", diag));
-    call->out[0].shape = call->in[0].shape;
-    return SONDE_OK;
-}
-
-static sonde_err gradient_infer(sonde__op_call *call, sonde__op_attrs *attrs,
-                                sonde_diag *diag)
-{
-    const sonde__op_shape *y = &call->in[1].shape;
-
-    (void)attrs;
-    SONDE__TRY(sonde__op_expect_float(y, "output", diag));
-    SONDE__TRY(sonde__op_expect_shape(&call->in[0].shape, y, "output gradient", diag));
-    call->out[0].shape = *y;
-    return SONDE_OK;
-}
 
 /* Defines the loops of an activation f(x) and of its slope as a function of y. */
 #define ACTIVATION(op, f, slope)                                                         \
@@ -139,7 +97,7 @@ ACTIVATION(tanh, tanh(x), 1.0 - y * y)
 const sonde__op_kind sonde__op_sigmoid = {
     .name = "Sigmoid",
     SONDE__OPERANDS(none, 1, 1, 1),
-    .infer = activation_infer,
+    .infer = sonde__op_infer_alike,
     .backward = {&sonde__op_sigmoid_grad, "dA"},
     SONDE__REFERENCE(sigmoid_run),
 };
@@ -147,7 +105,7 @@ const sonde__op_kind sonde__op_sigmoid = {
 const sonde__op_kind sonde__op_tanh = {
     .name = "Tanh",
     SONDE__OPERANDS(none, 1, 1, 1),
-    .infer = activation_infer,
+    .infer = sonde__op_infer_alike,
     .backward = {&sonde__op_tanh_grad, "dA"},
     SONDE__REFERENCE(tanh_run),
 };
@@ -155,13 +113,13 @@ const sonde__op_kind sonde__op_tanh = {
 const sonde__op_kind sonde__op_sigmoid_grad = {
     .name = "SigmoidGrad",
     SONDE__OPERANDS(none, 2, 2, 1),
-    .infer = gradient_infer,
+    .infer = sonde__op_infer_slope,
     SONDE__REFERENCE(sigmoid_grad_run),
 };
 
 const sonde__op_kind sonde__op_tanh_grad = {
     .name = "TanhGrad",
     SONDE__OPERANDS(none, 2, 2, 1),
-    .infer = gradient_infer,
+    .infer = sonde__op_infer_slope,
     SONDE__REFERENCE(tanh_grad_run),
 };

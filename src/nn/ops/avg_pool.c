@@ -131,31 +131,16 @@ static void adaptive_avg_pool2d_run(const sonde__op_call *call, int part, int pa
 
 /* --- gradient ------------------------------------------------------------------------- */
 
-/* dy must have the shape that the op makes of x. */
-static sonde_err pool_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs,
-                                 bool adaptive, sonde_diag *diag)
-{
-    sonde__op_call forward = {.in_count = 1, .out_count = 1};
-
-    SONDE__TRY(sonde__op_expect_dims(attrs, 4, call->in[0].shape.dtype, "input",
-                                     &call->out[0].shape, diag));
-    forward.in[0].shape = call->out[0].shape;
-    SONDE__TRY(adaptive ? adaptive_infer(&forward, attrs, diag)
-                        : avg_pool2d_infer(&forward, attrs, diag));
-    return sonde__op_expect_shape(&call->in[0].shape, &forward.out[0].shape,
-                                  "output gradient", diag);
-}
-
 static sonde_err avg_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                 sonde_diag *diag)
 {
-    return pool_grad_infer(call, attrs, false, diag);
+    return sonde__op_infer_shaped(call, attrs, avg_pool2d_infer, diag);
 }
 
 static sonde_err adaptive_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                      sonde_diag *diag)
 {
-    return pool_grad_infer(call, attrs, true, diag);
+    return sonde__op_infer_shaped(call, attrs, adaptive_infer, diag);
 }
 
 static double grad_at(const sonde__op_call *call, bool adaptive, int64_t n, int64_t c,

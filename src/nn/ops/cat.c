@@ -73,13 +73,7 @@ const sonde__op_kind sonde__op_cat = {
 static sonde_err cat_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                 sonde_diag *diag)
 {
-    sonde__op_shape y = {0};
-
-    SONDE__TRY(expect_pair(&call->in[1].shape, &call->in[2].shape, attrs, &y, diag));
-    SONDE__TRY(sonde__op_expect_shape(&call->in[0].shape, &y, "output gradient", diag));
-    call->out[0].shape = call->in[1].shape;
-    call->out[1].shape = call->in[2].shape;
-    return SONDE_OK;
+    return sonde__op_infer_after(call, attrs, cat_infer, 2, 0, diag);
 }
 
 static void cat_grad_run(const sonde__op_call *call, int part, int parts)

@@ -295,6 +295,63 @@ sonde_err sonde__op_window_count(const sonde__op_attrs *attrs, int d, int64_t ex
     return SONDE_OK;
 }
 
+/* === shape rules ==================================================================== */
+
+sonde_err sonde__op_infer_alike(sonde__op_call *call, sonde__op_attrs *attrs,
+                                sonde_diag *diag)
+{
+    (void)attrs;
+    call->out[0].shape = call->in[0].shape;
+    return sonde__op_expect_float(&call->in[0].shape, "input", diag);
+}
+
+sonde_err sonde__op_infer_slope(sonde__op_call *call, sonde__op_attrs *attrs,
+                                sonde_diag *diag)
+{
+    const sonde__op_shape *x = &call->in[1].shape;
+
+    (void)attrs;
+    call->out[0].shape = *x;
+    SONDE__TRY(sonde__op_expect_float(x, "input", diag));
+    return sonde__op_expect_shape(&call->in[0].shape, x, "output gradient", diag);
+}
+
+sonde_err sonde__op_infer_shaped(sonde__op_call *call, sonde__op_attrs *attrs,
+                                 sonde__op_rule forward, sonde_diag *diag)
+{
+    const sonde__op_shape *dy = &call->in[0].shape;
+    sonde__op_call op = *call;
+
+    SONDE__TRY(sonde__op_expect_float(dy, "output gradient", diag));
+    SONDE__TRY(sonde__op_expect_dims(attrs, -1, dy->dtype, "input", &op.in[0].shape, diag));
+    call->out[0].shape = op.in[0].shape;
+    SONDE__TRY(forward(&op, attrs, diag));
+    return sonde__op_expect_shape(dy, &op.out[0].shape, "output gradient", diag);
+}
+
+sonde_err sonde__op_infer_after(sonde__op_call *call, sonde__op_attrs *attrs,
+                                sonde__op_rule forward, int count, int first,
+                                sonde_diag *diag)
+{
+    sonde__op_call op = {.in_count = count};
+
+    for (int i = 0; i < count; i++) {
+        op.in[i] = call->in[1 + i];
+    }
+    SONDE__TRY(forward(&op, attrs, diag));
+    SONDE__TRY(sonde__op_expect_shape(&call->in[0].shape, &op.out[0].shape,
+                                      "output gradient", diag));
+    for (int i = 1 + count; i < call->in_count; i++) {
+        SONDE__TRY(sonde__op_expect_shape(&call->in[i].shape,
+                                          &op.out[first + i - 1 - count].shape, "output",
+                                          diag));
+    }
+    for (int i = 0; i < call->out_count; i++) {
+        call->out[i].shape = call->in[1 + i].shape;
+    }
+    return SONDE_OK;
+}
+
 /* === gradient rules ================================================================= */
 
 bool sonde__op_has_gradient(const sonde__op_kind *kind)

@@ -59,6 +59,23 @@ sonde_err sonde__op_take_axes(sonde__op_attrs *attrs, int rank, sonde_diag *diag
 sonde_err sonde__op_expect_dims(const sonde__op_attrs *attrs, int rank, sonde_dtype dtype,
                                 const char *what, sonde__op_shape *shape,
                                 sonde_diag *diag);
+/* Shape rules: one value to one like it; dy and a value that it is the gradient of to one
+ * like that. */
+sonde_err sonde__op_infer_alike(sonde__op_call *call, sonde__op_attrs *attrs,
+                                sonde_diag *diag);
+sonde_err sonde__op_infer_slope(sonde__op_call *call, sonde__op_attrs *attrs,
+                                sonde_diag *diag);
+typedef sonde_err (*sonde__op_rule)(sonde__op_call *call, sonde__op_attrs *attrs,
+                                    sonde_diag *diag);
+/* The rule of a shaped gradient (see sonde__op_backward), given that of its op, over dy and
+ * the op's inputs after the first. */
+sonde_err sonde__op_infer_shaped(sonde__op_call *call, sonde__op_attrs *attrs,
+                                 sonde__op_rule forward, sonde_diag *diag);
+/* The rule of a gradient over dy, then all `count` inputs of its op, then outputs of it from
+ * number `first` on. */
+sonde_err sonde__op_infer_after(sonde__op_call *call, sonde__op_attrs *attrs,
+                                sonde__op_rule forward, int count, int first,
+                                sonde_diag *diag);
 /* How many windows of attrs (kernel, stride, padding, dilation) fit along dimension d
  * (0: height, 1: width) of extent elements: floor((extent + 2 padding - dilation (kernel
  * - 1) - 1) / stride) + 1, as PyTorch. */

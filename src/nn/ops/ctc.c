@@ -222,16 +222,7 @@ const sonde__op_kind sonde__op_ctc_loss = {
 static sonde_err ctc_loss_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                      sonde_diag *diag)
 {
-    sonde__op_call forward = {.in_count = 4,
-                              .in = {call->in[1], call->in[2], call->in[3], call->in[4]}};
-
-    SONDE__TRY(ctc_loss_infer(&forward, attrs, diag));
-    SONDE__TRY(sonde__op_expect_shape(&call->in[0].shape, &forward.out[0].shape,
-                                      "output gradient", diag));
-    SONDE__TRY(
-        sonde__op_expect_shape(&call->in[5].shape, &forward.out[1].shape, "paths", diag));
-    call->out[0].shape = call->in[1].shape;
-    return SONDE_OK;
+    return sonde__op_infer_after(call, attrs, ctc_loss_infer, 4, 1, diag);
 }
 
 /* Two rows of a sample's states: the ways from each state on, after a step. */

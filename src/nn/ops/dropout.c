@@ -17,15 +17,6 @@
 
 #include <math.h>
 
-static sonde_err dropout_infer(sonde__op_call *call, sonde__op_attrs *attrs,
-                               sonde_diag *diag)
-{
-    (void)attrs;
-    SONDE__TRY(sonde__op_expect_float(&call->in[0].shape, "input", diag));
-    call->out[0].shape = call->in[0].shape;
-    return SONDE_OK;
-}
-
 /* Elements that one block of random numbers serves, and a part has at least. */
 enum { BLOCK = 4, ELEMENTS_A_PART = 8192 };
 
@@ -107,7 +98,7 @@ static void dropout_grad_run(const sonde__op_call *call, int part, int parts)
 const sonde__op_kind sonde__op_dropout = {
     .name = "Dropout",
     SONDE__OPERANDS(none, 1, 1, 1),
-    .infer = dropout_infer,
+    .infer = sonde__op_infer_alike,
     .backward = {&sonde__op_dropout_grad, "d"},
     SONDE__REFERENCE(dropout_run, .parts = dropout_parts),
 };
@@ -115,7 +106,7 @@ const sonde__op_kind sonde__op_dropout = {
 const sonde__op_kind sonde__op_dropout_grad = {
     .name = "DropoutGrad",
     SONDE__OPERANDS(none, 1, 1, 1),
-    .infer = dropout_infer,
+    .infer = sonde__op_infer_alike,
     SONDE__REFERENCE(dropout_grad_run, .parts = dropout_parts),
 };
 

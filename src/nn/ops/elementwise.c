@@ -153,15 +153,6 @@ const sonde__op_kind sonde__op_mul = {
 
 /* --- scale -------------------------------------------------------------------------- */
 
-static sonde_err scale_infer(sonde__op_call *call, sonde__op_attrs *attrs,
-                             sonde_diag *diag)
-{
-    (void)attrs;
-    SONDE__TRY(sonde__op_expect_float(&call->in[0].shape, "input", diag));
-    call->out[0].shape = call->in[0].shape;
-    return SONDE_OK;
-}
-
 static void scale_run(const sonde__op_call *call, int part, int parts)
 {
     const int64_t count = sonde__op_shape_count(&call->in[0].shape);
@@ -177,7 +168,7 @@ static void scale_run(const sonde__op_call *call, int part, int parts)
 const sonde__op_kind sonde__op_scale = {
     .name = "Scale",
     SONDE__OPERANDS(fill, 1, 1, 1),
-    .infer = scale_infer,
+    .infer = sonde__op_infer_alike,
     .backward = {&sonde__op_scale, "d"},
     SONDE__REFERENCE(scale_run),
     .fast = sonde__kernel_scale_fast,

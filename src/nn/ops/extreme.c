@@ -90,15 +90,7 @@ const sonde__op_kind sonde__op_extreme = {
 static sonde_err extreme_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                     sonde_diag *diag)
 {
-    sonde__op_call forward = {.in = {call->in[1]}};
-
-    SONDE__TRY(extreme_infer(&forward, attrs, diag));
-    SONDE__TRY(sonde__op_expect_shape(&call->in[0].shape, &forward.out[0].shape,
-                                      "output gradient", diag));
-    SONDE__TRY(sonde__op_expect_shape(&call->in[2].shape, &forward.out[0].shape, "output",
-                                      diag));
-    call->out[0].shape = call->in[1].shape;
-    return SONDE_OK;
+    return sonde__op_infer_after(call, attrs, extreme_infer, 1, 0, diag);
 }
 
 /* Whether element i of x is the extreme at `target`. */

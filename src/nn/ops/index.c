@@ -67,16 +67,7 @@ static sonde_err gather_infer(sonde__op_call *call, sonde__op_attrs *attrs,
 static sonde_err gather_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                    sonde_diag *diag)
 {
-    sonde__op_shape x, taken;
-
-    SONDE__TRY(sonde__op_expect_float(&call->in[0].shape, "output gradient", diag));
-    SONDE__TRY(
-        sonde__op_expect_dims(attrs, -1, call->in[0].shape.dtype, "input", &x, diag));
-    SONDE__TRY(expect_index(&x, &call->in[1].shape, attrs, &taken, diag));
-    SONDE__TRY(
-        sonde__op_expect_shape(&call->in[0].shape, &taken, "output gradient", diag));
-    call->out[0].shape = x;
-    return SONDE_OK;
+    return sonde__op_infer_shaped(call, attrs, gather_infer, diag);
 }
 
 /* x, index, source */

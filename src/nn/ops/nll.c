@@ -71,15 +71,7 @@ const sonde__op_kind sonde__op_nll = {
 static sonde_err nll_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                 sonde_diag *diag)
 {
-    sonde__op_shape logp;
-
-    SONDE__TRY(
-        sonde__op_expect_rank(&call->in[0].shape, 0, "loss gradient", "a scalar", diag));
-    SONDE__TRY(
-        sonde__op_expect_dims(attrs, 2, call->in[0].shape.dtype, "input", &logp, diag));
-    SONDE__TRY(expect_target(&call->in[1].shape, &logp, diag));
-    call->out[0].shape = logp;
-    return SONDE_OK;
+    return sonde__op_infer_shaped(call, attrs, nll_infer, diag);
 }
 
 static void nll_grad_run(const sonde__op_call *call, int part, int parts)

@@ -147,20 +147,7 @@ const sonde__op_kind sonde__op_nll_weighted = {
 static sonde_err nll_weighted_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                          sonde_diag *diag)
 {
-    sonde__op_shape logp;
-
-    SONDE__TRY(
-        sonde__op_expect_rank(&call->in[0].shape, 0, "loss gradient", "a scalar", diag));
-    SONDE__TRY(
-        sonde__op_expect_dims(attrs, -1, call->in[0].shape.dtype, "input", &logp, diag));
-    if (logp.rank < 2) {
-        return sonde__op_expect_rank(&logp, 2, "input", "log-probabilities (N, C, ...)",
-                                     diag);
-    }
-    SONDE__TRY(expect_operands(&logp, attrs, &call->in[1].shape,
-                               call->in_count > 2 ? &call->in[2] : NULL, diag));
-    call->out[0].shape = logp;
-    return SONDE_OK;
+    return sonde__op_infer_shaped(call, attrs, nll_weighted_infer, diag);
 }
 
 static void nll_weighted_grad_run(const sonde__op_call *call, int part, int parts)

@@ -24,27 +24,6 @@ static const double pi = 3.14159265358979323846;
 
 typedef double (*pointwise_function)(double x, const sonde__op_attrs *attrs);
 
-static sonde_err pointwise_infer(sonde__op_call *call, sonde__op_attrs *attrs,
-                                 sonde_diag *diag)
-{
-    (void)attrs;
-    SONDE__TRY(sonde__op_expect_float(&call->in[0].shape, "input", diag));
-    call->out[0].shape = call->in[0].shape;
-    return SONDE_OK;
-}
-
-static sonde_err pointwise_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs,
-                                      sonde_diag *diag)
-{
-    const sonde__op_shape *x = &call->in[1].shape;
-
-    (void)attrs;
-    SONDE__TRY(sonde__op_expect_float(x, "input", diag));
-    SONDE__TRY(sonde__op_expect_shape(&call->in[0].shape, x, "output gradient", diag));
-    call->out[0].shape = *x;
-    return SONDE_OK;
-}
-
 /* Elements below which a second thread costs more than it saves. */
 enum { ELEMENTS_A_PART = 8192 };
 
@@ -115,7 +94,7 @@ static const sonde__op_kernel *const gelu_grad_rows[] = {&sonde__kernel_gelu_gra
     const sonde__op_kind sonde__op_##op = {                                              \
         .name = title,                                                                   \
         SONDE__OPERANDS(function, 1, 1, 1),                                              \
-        .infer = pointwise_infer,                                                        \
+        .infer = sonde__op_infer_alike,                                                        \
         .backward = {&sonde__op_##op##_grad, "d0"},                                      \
         SONDE__REFERENCE(op##_run, .parts = pointwise_parts),                            \
         .own = (own_),                                                                   \
@@ -123,7 +102,7 @@ static const sonde__op_kernel *const gelu_grad_rows[] = {&sonde__kernel_gelu_gra
     const sonde__op_kind sonde__op_##op##_grad = {                                       \
         .name = title "Grad",                                                            \
         SONDE__OPERANDS(function, 2, 2, 1),                                              \
-        .infer = pointwise_grad_infer,                                                   \
+        .infer = sonde__op_infer_slope,                                                   \
         SONDE__REFERENCE(op##_grad_run, .parts = pointwise_parts),                       \
         .own = (own_grad),                                                               \
     };                                                                                   \

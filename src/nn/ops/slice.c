@@ -94,15 +94,7 @@ const sonde__op_kind sonde__op_slice = {
 static sonde_err slice_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                   sonde_diag *diag)
 {
-    const sonde__op_shape *dy = &call->in[0].shape;
-    sonde__op_shape x, y;
-
-    SONDE__TRY(sonde__op_expect_float(dy, "output gradient", diag));
-    SONDE__TRY(sonde__op_expect_dims(attrs, -1, dy->dtype, "input", &x, diag));
-    SONDE__TRY(expect_slice(&x, attrs, &y, diag));
-    SONDE__TRY(sonde__op_expect_shape(dy, &y, "output gradient", diag));
-    call->out[0].shape = x;
-    return SONDE_OK;
+    return sonde__op_infer_shaped(call, attrs, slice_infer, diag);
 }
 
 static void slice_grad_run(const sonde__op_call *call, int part, int parts)
