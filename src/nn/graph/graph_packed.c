@@ -7,7 +7,7 @@
  *         leaf     dtype, rank, dims, name, then for a parameter or a buffer its recipe
  *     u32 aliases, u32 prints, u32 inputs, u32 outputs, the loss, u32 modules
  */
-#include "nn/graph/graph_packed.h"
+#include "nn/graph/graph.h"
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"

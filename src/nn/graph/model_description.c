@@ -6,7 +6,7 @@
  */
 #include "base/fail.h"
 #include "base/macros.h"
-#include "nn/graph/graph_packed.h"
+#include "nn/graph/graph.h"
 #include "nn/graph/layer.h"
 
 #include <sonde/json.h>

@@ -9,12 +9,11 @@
  * them, as in PyTorch; ReLU's comparisons are written so that they are false for NaN. For
  * the two that saturate, an infinite input gives 0, 1 or -1, and a gradient of 0 there,
  * or NaN if dy is infinite.
- *
- * attrs: none. Sigmoid and tanh have no fast kernels.
  */
 #include "nn/kernels/fast.h"
 #include "nn/kernels/half_ops.h"
 #include "nn/ops/common.h"
+#include "nn/ops/layer_row.h"
 
 #include <math.h>
 
@@ -123,3 +122,16 @@ const sonde__op_kind sonde__op_tanh_grad = {
     .infer = sonde__op_infer_slope,
     SONDE__REFERENCE(tanh_grad_run),
 };
+
+/* --- layers ----------------------------------------------------------------------------- */
+
+const sonde__op_layer sonde__layer_relu = {
+    .name = "relu", .kind = &sonde__op_relu, .inputs = 1, .help = "max(x, 0)"};
+
+const sonde__op_layer sonde__layer_sigmoid = {.name = "sigmoid",
+                                              .kind = &sonde__op_sigmoid,
+                                              .inputs = 1,
+                                              .help = "1 / (1 + exp(-x))"};
+
+const sonde__op_layer sonde__layer_tanh = {
+    .name = "tanh", .kind = &sonde__op_tanh, .inputs = 1, .help = "tanh(x)"};

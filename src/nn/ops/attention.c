@@ -22,7 +22,7 @@
  * With half, products round their operands, P among them, and Y; P and the gradient of the
  * scores stay float32.
  *
- * attrs: groups, 0 for none; causal; scale, 0 for 1 / sqrt(D); number[0]; stream; half, wide.
+ * attrs: attention.
  */
 #include "base/fail.h"
 #include "nn/kernels/rows.h"

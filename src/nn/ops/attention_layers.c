@@ -2,10 +2,6 @@
  * attention_layers.c - attention as a layer, and layers of several ops around it:
  * multihead_attention and transformer_encoder_layer, with the parameters, names and initial values of
  * torch.nn.MultiheadAttention and torch.nn.TransformerEncoderLayer, both with batch_first.
- *
- * attrs: groups the heads; causal, bias; kernel[0] the width of the feed-forward part;
- * affine whether norms come first; choice its activation; eps of the norms; number[0] the
- * probability of dropout.
  */
 #include "base/fail.h"
 #include "nn/ops/common.h"

@@ -10,8 +10,7 @@
  * its elements in x. The gradient of an element is the sum, over the windows that hold it,
  * of dy / elements.
  *
- * attrs: kernel, stride (0: as kernel), padding, include_pad; of the adaptive one kernel
- * is the size of y; of the gradients, the shape of x in dims.
+ * attrs: window.
  */
 #include "base/fail.h"
 #include "nn/ops/common.h"

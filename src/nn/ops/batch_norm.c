@@ -29,7 +29,8 @@
  *
  * in: x, then weight and bias if attrs.norm.affine, then running_mean, running_var and
  * num_batches_tracked (int64) if attrs.norm.track.
- * attrs: eps, number[0] the momentum (NaN: None), affine, track, training.
+ *
+ * attrs: norm.
  */
 #include "base/fail.h"
 #include "nn/kernels/fast.h"

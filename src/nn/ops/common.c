@@ -323,7 +323,8 @@ sonde_err sonde__op_infer_shaped(sonde__op_call *call, sonde__op_attrs *attrs,
     sonde__op_call op = *call;
 
     SONDE__TRY(sonde__op_expect_float(dy, "output gradient", diag));
-    SONDE__TRY(sonde__op_expect_dims(attrs, -1, dy->dtype, "input", &op.in[0].shape, diag));
+    SONDE__TRY(
+        sonde__op_expect_dims(attrs, -1, dy->dtype, "input", &op.in[0].shape, diag));
     call->out[0].shape = op.in[0].shape;
     SONDE__TRY(forward(&op, attrs, diag));
     return sonde__op_expect_shape(dy, &op.out[0].shape, "output gradient", diag);
@@ -342,9 +343,8 @@ sonde_err sonde__op_infer_after(sonde__op_call *call, sonde__op_attrs *attrs,
     SONDE__TRY(sonde__op_expect_shape(&call->in[0].shape, &op.out[0].shape,
                                       "output gradient", diag));
     for (int i = 1 + count; i < call->in_count; i++) {
-        SONDE__TRY(sonde__op_expect_shape(&call->in[i].shape,
-                                          &op.out[first + i - 1 - count].shape, "output",
-                                          diag));
+        SONDE__TRY(sonde__op_expect_shape(
+            &call->in[i].shape, &op.out[first + i - 1 - count].shape, "output", diag));
     }
     for (int i = 0; i < call->out_count; i++) {
         call->out[i].shape = call->in[1 + i].shape;

@@ -1,8 +1,6 @@
 /*
  * compare_layers.c - layers that compare vectors, with their losses, and layers of few
  * arithmetic ops; all of several ops, with PyTorch's names, parameters and equations.
- *
- * attrs: axis; number[0] margin or eps; number[1] eps; mean, keep_dims.
  */
 #include "base/fail.h"
 #include "nn/ops/common.h"

@@ -14,9 +14,7 @@
  * what the input gradient makes of the dy x; H' = (H - 1) s - 2 p + d (kh - 1) + 1 and the
  * rows that a convolution of this stride leaves over, output_padding. As torch.nn.ConvTranspose2d.
  *
- * attrs: stride, padding, dilation, groups; kernel is filled in from the weight. The
- * gradients have those of the forward op, and in dims the shape to give back; half and
- * wide. Of ConvTranspose2d dims[0] and dims[1] are output_padding.
+ * attrs: window.
  */
 #include "nn/ops/common.h"
 #include "base/fail.h"

@@ -16,7 +16,7 @@
  * infinite loss and a gradient of NaN, or 0 and 0 with affine (zero_infinity). Labels and
  * lengths out of range: NaN, and no gradient; a session refuses such lengths before.
  *
- * attrs: groups the blank; affine; mean.
+ * attrs: ctc.
  */
 #include "base/fail.h"
 #include "nn/ops/common.h"

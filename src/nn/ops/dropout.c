@@ -7,8 +7,6 @@
  * The draw is a pure function of the session's seed, the op, the micro-batch and the
  * element, so forward and gradient draw the same without a mask in memory, threads change
  * nothing, and a resumed run draws what an uninterrupted one draws. 0 x keeps NaN.
- *
- * attrs: number[0] is p; stream.
  */
 #include "base/random.h"
 #include "nn/ops/common.h"

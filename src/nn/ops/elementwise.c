@@ -10,6 +10,7 @@
  * Broadcasting aligns dims at the end; a dim of 1, or none, repeats.
  */
 #include "nn/ops/common.h"
+#include "nn/ops/layer_row.h"
 #include "base/fail.h"
 #include "base/macros.h"
 #include "nn/kernels/fast.h"
@@ -240,3 +241,11 @@ const sonde__op_kind sonde__op_accumulate = {
     .fast = sonde__kernel_accumulate_fast,
     .alias = {1},
 };
+
+/* --- layers ----------------------------------------------------------------------------- */
+
+const sonde__op_layer sonde__layer_add = {
+    .name = "add", .kind = &sonde__op_add, .inputs = 2, .help = "a + b"};
+
+const sonde__op_layer sonde__layer_mul = {
+    .name = "mul", .kind = &sonde__op_mul, .inputs = 2, .help = "a b"};

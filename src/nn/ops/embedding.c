@@ -9,8 +9,7 @@
  * range before it runs; a kernel that meets one makes its row NaN, and leaves it out of
  * the gradient. The row padding_idx begins at zero and gets no gradient.
  *
- * attrs: groups, the rows V of a layer; dims of the gradient, w's shape; number[0], the
- * row of padding, and choice 1 if there is one; scale, the spread of a layer's initial values.
+ * attrs: embedding.
  */
 #include "base/fail.h"
 #include "nn/ops/common.h"

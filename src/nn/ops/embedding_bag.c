@@ -13,8 +13,7 @@
  *
  * A part has some of the columns.
  *
- * attrs: choice 0 mean, 1 sum, 2 max; number[0] padding_idx, below 0 for none; groups,
- * kernel[0] rows and columns of a layer; dims of the gradient, w's shape.
+ * attrs: embedding.
  */
 #include "base/fail.h"
 #include "nn/ops/common.h"

@@ -8,7 +8,7 @@
  *
  * A NaN is the extreme of what it is among, and gets its gradient.
  *
- * attrs: axes, or dims as a layer lists them; keep_dims, choice; axis.
+ * attrs: reduce.
  */
 #include "base/fail.h"
 #include "nn/ops/common.h"

@@ -1,14 +1,14 @@
 /*
  * gradients.c - what happens to gradients before an update: sums, limits, the loss scale.
  *
- * the sum of a value over the replicas of a session, in their order:
+ * The sum of a value over the replicas of a session, in their order:
  * ((x0 + x1) + x2) + ... An element's sum does not depend on how many threads share the
  * work.
  *
  *   attrs.replicas.count   the number of replicas
  *   call.replicas  where each has the value; NULL: in[0] alone
  *
- * the sum of a value over the ranks of a training, in their order:
+ * The sum of a value over the ranks of a training, in their order:
  * ((x0 + x1) + x2) + ..., the same bits in every rank.
  *
  * The executor adds the values of all such ops of a step at once, because a message costs
@@ -16,7 +16,7 @@
  *
  *   call.summed   the sum; NULL: in[0] alone
  *
- * gradients clipped before an update, as torch.nn.utils.clip_grad_value_ and
+ * Gradients clipped before an update, as torch.nn.utils.clip_grad_value_ and
  * clip_grad_norm_.
  *
  *   ClipValue      y = g, at least -v / scale and at most v / scale
@@ -31,7 +31,7 @@
  * live: v in SONDE__LIVE_CLIP_VALUE, most in SONDE__LIVE_CLIP_NORM, the scale in
  * SONDE__LIVE_SCALE.
  *
- * automatic loss scaling, by the rule of torch.amp.GradScaler.
+ * Automatic loss scaling, by the rule of torch.amp.GradScaler.
  *
  *   FoundInf    y = 1 if an element of g is NaN or infinite, or if before is 1; else 0
  *   LossScale   found = 1: scale = backoff scale,  tracker = 0,  skipped = skipped + 1
@@ -43,7 +43,9 @@
  * step whose found is 1, as GradScaler.step does; skipped counts them.
  *
  * All are numbers of shape (). LossScale: in: found, scale, tracker, skipped; out: the
- * last three, in place. attrs: number (growth, backoff), groups (interval).
+ * last three, in place.
+ *
+ * attrs: replicas, scaler.
  */
 #include "nn/ops/common.h"
 #include "base/fail.h"

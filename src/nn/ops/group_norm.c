@@ -15,7 +15,7 @@
  *
  * No gradient flows through the outputs mean and rstd: they exist to be observed.
  *
- * attrs: groups (of instance normalisation set by the shape rule), eps, affine.
+ * attrs: norm.
  */
 #include "nn/ops/common.h"
 #include "base/fail.h"

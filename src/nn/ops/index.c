@@ -15,11 +15,11 @@
  *
  * A part has some of the lines before the axis, or of the elements after it.
  *
- * attrs: axis; choice 0 overwrites, 1 adds; dims of the gradient, the shape of x.
+ * attrs: index.
  */
 #include "base/fail.h"
 #include "nn/ops/common.h"
-#include "nn/ops/index.h"
+#include "nn/ops/layer_row.h"
 
 #include <math.h>
 #include <string.h>
@@ -420,4 +420,51 @@ const sonde__op_kind sonde__op_scatter_grad = {
     SONDE__OPERANDS(index, 2, 2, 1),
     .infer = scatter_grad_infer,
     SONDE__REFERENCE(scatter_grad_run),
+};
+
+/* --- layers ----------------------------------------------------------------------------- */
+
+static const sonde__op_attrs adds = {.index = {.adds = true}};
+
+const sonde__op_layer sonde__layer_gather = {
+    .name = "gather",
+    .kind = &sonde__op_gather,
+    .inputs = 2,
+    .fields = {SONDE__FIELD_DIM("dim", index.axis, (double)NAN)},
+    .help = "the elements of a at the places b (int64) along dim",
+};
+
+const sonde__op_layer sonde__layer_index_select = {
+    .name = "index_select",
+    .kind = &sonde__op_gather,
+    .inputs = 2,
+    .fields = {SONDE__FIELD_DIM("dim", index.axis, (double)NAN)},
+    .help = "the places b (int64, of one dimension) of the dimension dim of a",
+};
+
+const sonde__op_layer sonde__layer_scatter = {
+    .name = "scatter",
+    .kind = &sonde__op_scatter,
+    .inputs = 3,
+    .fields = {SONDE__FIELD_DIM("dim", index.axis, (double)NAN)},
+    .help = "a with the elements of c at the places b (int64) along dim; of several for "
+            "a place the last",
+};
+
+const sonde__op_layer sonde__layer_scatter_add = {
+    .name = "scatter_add",
+    .kind = &sonde__op_scatter,
+    .inputs = 3,
+    .preset = &adds,
+    .fields = {SONDE__FIELD_DIM("dim", index.axis, (double)NAN)},
+    .help = "a plus the elements of c at the places b (int64) along dim",
+};
+
+const sonde__op_layer sonde__layer_index_add = {
+    .name = "index_add",
+    .kind = &sonde__op_scatter,
+    .inputs = 3,
+    .preset = &adds,
+    .fields = {SONDE__FIELD_DIM("dim", index.axis, (double)NAN)},
+    .help = "a plus c at the places b (int64, of one dimension) of the dimension dim",
 };

@@ -4,8 +4,6 @@
  *   y = x w^T + b        dx = dy w        dw = dy^T x
  *
  * as torch.nn.Linear, for x (N, K), w (O, K), b (O). The bias gradient is a channel sum.
- *
- * attrs: half and wide.
  */
 #include "nn/ops/common.h"
 #include "base/fail.h"

@@ -10,7 +10,7 @@
  *
  *   da = dy b^T        db = a^T dy        each summed over what was broadcast
  *
- * attrs: choice; scale, 0 for 1; half and wide.
+ * attrs: matmul.
  */
 #include "base/fail.h"
 #include "nn/kernels/gemm.h"

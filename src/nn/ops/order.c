@@ -16,7 +16,7 @@
  */
 #include "base/fail.h"
 #include "nn/ops/common.h"
-#include "nn/ops/index.h"
+#include "nn/ops/layer_row.h"
 
 #include <math.h>
 #include <string.h>
@@ -295,4 +295,74 @@ const sonde__op_kind sonde__op_arg_window = {
     SONDE__OPERANDS(window, 1, 1, 1),
     .infer = arg_window_infer,
     SONDE__REFERENCE(arg_window_run, .parts = image_parts),
+};
+
+/* --- layers ---------------------------------------------------------------------------- */
+
+#define DESCENDING                                                                       \
+    SONDE__FIELD("descending", SONDE__FIELD_FLAG, order.descending, 0.0, 0, 1)
+
+/* The places; keep_dims: and not the elements there. */
+static sonde__op_value emit_sorted(const sonde__op_builder *builder,
+                                   const sonde__op_attrs *attrs, sonde__op_value x)
+{
+    const sonde__op_attrs order = {.order = {.axis = attrs->order.axis,
+                                             .k = attrs->order.k,
+                                             .descending = attrs->order.descending}};
+    const sonde__op_attrs axis = {.index = {.axis = attrs->order.axis}};
+    const sonde__op_value places =
+        builder->emit(builder, &sonde__op_arg_sort, &order, &x, 1);
+
+    return places == 0 || attrs->order.indices
+               ? places
+               : builder->emit(builder, &sonde__op_gather, &axis,
+                               (const sonde__op_value[]){x, places}, 2);
+}
+
+static sonde__op_value build_sorted(const sonde__op_builder *builder,
+                                    sonde__op_attrs *attrs, const sonde__op_value *in)
+{
+    return emit_sorted(builder, attrs, in[0]);
+}
+
+static const sonde__op_attrs places_alone = {.order = {.indices = true}};
+
+const sonde__op_layer sonde__layer_argsort = {
+    .name = "argsort",
+    .kind = &sonde__op_arg_sort,
+    .inputs = 1,
+    .preset = &places_alone,
+    .fields = {SONDE__FIELD_DIM("dim", order.axis, -1.0), DESCENDING},
+    .help = "the places (int64) of the elements along dim, in order; NaN is the largest",
+    .build = build_sorted,
+};
+
+const sonde__op_layer sonde__layer_sort = {
+    .name = "sort",
+    .kind = &sonde__op_gather,
+    .inputs = 1,
+    .fields = {SONDE__FIELD_DIM("dim", order.axis, -1.0), DESCENDING},
+    .help = "the elements along dim, in order; NaN is the largest",
+    .build = build_sorted,
+};
+
+const sonde__op_layer sonde__layer_topk = {
+    .name = "topk",
+    .kind = &sonde__op_gather,
+    .inputs = 1,
+    .fields = {SONDE__FIELD("k", SONDE__FIELD_WHOLE, order.k, (double)NAN, 1, 1 << 24),
+               SONDE__FIELD_DIM("dim", order.axis, -1.0),
+               SONDE__FIELD("largest", SONDE__FIELD_FLAG, order.descending, 1.0, 0, 1),
+               SONDE__FIELD("indices", SONDE__FIELD_FLAG, order.indices, 0.0, 0, 1)},
+    .help = "the k largest (or smallest) elements along dim, in order; or, as indices, "
+            "their places (int64)",
+    .build = build_sorted,
+};
+
+const sonde__op_layer sonde__layer_cumsum = {
+    .name = "cumsum",
+    .kind = &sonde__op_cumsum,
+    .inputs = 1,
+    .fields = {SONDE__FIELD_DIM("dim", order.axis, (double)NAN)},
+    .help = "the sum of the elements up to each along dim",
 };

@@ -14,7 +14,7 @@
  *
  * Values at NaN and infinities, and slopes where there are two of them, are PyTorch's.
  *
- * attrs: number, reduction; affine and causal, flags of a loss.
+ * attrs: function.
  */
 #include "base/fail.h"
 #include "nn/ops/common.h"

@@ -9,7 +9,7 @@
  * Values at NaN and infinities, and slopes where there are two of them, are PyTorch's: a
  * comparison that is false for NaN decides which branch NaN takes.
  *
- * attrs: number, choice.
+ * attrs: function.
  */
 #include "base/macros.h"
 #include "nn/kernels/rows.h"
@@ -94,7 +94,7 @@ static const sonde__op_kernel *const gelu_grad_rows[] = {&sonde__kernel_gelu_gra
     const sonde__op_kind sonde__op_##op = {                                              \
         .name = title,                                                                   \
         SONDE__OPERANDS(function, 1, 1, 1),                                              \
-        .infer = sonde__op_infer_alike,                                                        \
+        .infer = sonde__op_infer_alike,                                                  \
         .backward = {&sonde__op_##op##_grad, "d0"},                                      \
         SONDE__REFERENCE(op##_run, .parts = pointwise_parts),                            \
         .own = (own_),                                                                   \
@@ -102,7 +102,7 @@ static const sonde__op_kernel *const gelu_grad_rows[] = {&sonde__kernel_gelu_gra
     const sonde__op_kind sonde__op_##op##_grad = {                                       \
         .name = title "Grad",                                                            \
         SONDE__OPERANDS(function, 2, 2, 1),                                              \
-        .infer = sonde__op_infer_slope,                                                   \
+        .infer = sonde__op_infer_slope,                                                  \
         SONDE__REFERENCE(op##_grad_run, .parts = pointwise_parts),                       \
         .own = (own_grad),                                                               \
     };                                                                                   \

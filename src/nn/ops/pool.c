@@ -9,8 +9,7 @@
  * elements. The gradient gives each input the sum of the output gradients of the windows
  * it won.
  *
- * attrs: kernel, stride (0: as kernel), padding (at most half of the window's span), dilation. The
- * gradient has those of the forward op, and the shape of x in dims.
+ * attrs: window.
  */
 #include "nn/ops/common.h"
 #include "base/fail.h"

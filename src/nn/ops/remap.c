@@ -15,12 +15,7 @@
  * The reference looks a place's taps up each time it needs them. The kernel for float32
  * makes a table of them once a call, and copies runs of places that follow one another.
  *
- * attrs: axis; choice the map, and of it
- *   padding  (before, after) of pads; (shift) of a roll
- *   kernel   (extent of y) of interpolation; (count) of repeats and windows
- *   stride, padding, dilation [0] of windows
- *   number   (value) of a constant pad; (scale_factor, or 0) of interpolation
- *   dims     of the gradient, the shape of x.
+ * attrs: remap.
  */
 #include "nn/ops/remap.h"
 #include "base/fail.h"

@@ -16,7 +16,7 @@
  *
  * No gradient flows through mean and rstd: they exist to be observed.
  *
- * attrs: dims and rank, eps, affine, bias.
+ * attrs: norm.
  */
 #include "base/fail.h"
 #include "nn/kernels/rows.h"

@@ -8,9 +8,10 @@
  * torch.softmax and torch.log_softmax. A NaN or +Inf on the way makes the whole line NaN,
  * and so does a line of nothing but -Inf.
  *
- * attrs: axis, from the end if negative.
+ * attrs: along.
  */
 #include "nn/ops/common.h"
+#include "nn/ops/layer_row.h"
 #include "nn/kernels/fast.h"
 
 #include <math.h>
@@ -193,3 +194,20 @@ const sonde__op_kind sonde__op_log_softmax_grad = {
     SONDE__REFERENCE(log_softmax_grad_run),
     .fast = sonde__kernel_log_softmax_grad_fast,
 };
+
+/* --- layers ----------------------------------------------------------------------------- */
+
+#define DIM SONDE__FIELD_DIM("dim", along.axis, 1.0)
+
+const sonde__op_layer sonde__layer_softmax = {.name = "softmax",
+                                              .kind = &sonde__op_softmax,
+                                              .inputs = 1,
+                                              .fields = {DIM},
+                                              .help =
+                                                  "exp(x) / the sum of exp(x) along dim"};
+
+const sonde__op_layer sonde__layer_log_softmax = {.name = "log_softmax",
+                                                  .kind = &sonde__op_log_softmax,
+                                                  .inputs = 1,
+                                                  .fields = {DIM},
+                                                  .help = "the logarithm of softmax"};

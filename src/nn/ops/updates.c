@@ -1,7 +1,7 @@
 /*
  * updates.c - the updates of weights by optimizers, and their equations.
  *
- * stochastic gradient descent with momentum, as torch.optim.SGD.
+ * Stochastic gradient descent with momentum, as torch.optim.SGD.
  *
  *   d = scale g + decay w                                 (decay w only if decay != 0)
  *   v = first step ? d : momentum v + (1 - dampening) d   (only if momentum != 0)
@@ -15,7 +15,7 @@
  * in: w, g, v? out: w, v, both in place; without v there is no momentum and the second
  * output is empty.
  * live: lr, momentum, dampening, weight decay, nesterov (0, 1), gradient scale, first
- * step (0, 1). attrs: none.
+ * step (0, 1).
  *
  * Adam (Kingma and Ba 2015) and AdamW (Loshchilov and Hutter 2019), as
  * torch.optim.Adam and torch.optim.AdamW without amsgrad.
@@ -34,7 +34,7 @@
  *
  * in: w, g, m, v, step (); out: w, m, v, step, in place. step counts updates as float32,
  * as PyTorch's state does. live: lr, beta1, beta2, eps, weight decay, decoupled (0 Adam,
- * 1 AdamW), gradient scale. attrs: none (eps is live).
+ * 1 AdamW), gradient scale.
  *
  * LAMB (You et al. 2020), as PopTorch has it.
  *
@@ -73,7 +73,8 @@
  *
  * in: w, g, v, m?, b?; out: w, v, m, b, in place.
  * live: lr, alpha, eps, weight decay, momentum, gradient scale, first step (0, 1).
- * attrs: choice, of the bits CENTRED, MOMENTUM and TF.
+ *
+ * attrs: update.
  */
 #include "nn/ops/common.h"
 #include "nn/kernels/fast.h"

@@ -6,9 +6,6 @@
  * All are made of the ops of two dimensions. One dimension is a height of 1. A convolution
  * of three has the places of each window in depth side by side as channels; a pool of three
  * takes the planes first, then the depth.
- *
- * attrs: window; spatial is the number of dimensions. Sizes of one dimension are in the
- * place of the width.
  */
 #include "base/fail.h"
 #include "nn/ops/common.h"
