@@ -5,7 +5,7 @@
  *     collections.c       collections and their selectors
  *     saving.c            schedules and reductions; settle ends configuration
  *     collections_file.c  a configuration from a tree of YAML or JSON
- *     collections_json.c  a configuration as JSON
+ *                         and as JSON
  *
  * Order of calls: add, include, save and so on; settle; members for each catalogue;
  * forget. A hook (hook/) makes taps of it. Each collection is a bit of these masks:
@@ -194,7 +194,7 @@ sonde_err sonde__observe_read_steps(const sonde__yaml_reader *reader,
                                     const sonde__yaml *node, int64_t **steps,
                                     size_t *count);
 
-/* --- collections_json.c ----------------------------------------------------------- */
+/* --- collections_file.c: JSON ----------------------------------------------------- */
 
 /* The configuration as a JSON object, to be freed with free(); NULL if memory is out.
  * After settle. */
