@@ -352,8 +352,8 @@ sonde_err sonde_selector_create(const char *text, sonde_selector **out, sonde_di
     return create(text, false, SONDE__ITEM_EXACT, out, diag);
 }
 
-sonde_err sonde_selector_create_regex(const char *pattern, sonde_selector **out,
-                                      sonde_diag *diag)
+sonde_err sonde__selector_create_regex(const char *pattern, sonde_selector **out,
+                                       sonde_diag *diag)
 {
     SONDE__NEEDS(diag, pattern, out);
     return create(pattern, true, SONDE__ITEM_REGEX, out, diag);
@@ -388,7 +388,7 @@ void sonde_selector_destroy(sonde_selector *selector)
     sonde__free(selector);
 }
 
-const char *sonde_selector_text(const sonde_selector *selector)
+const char *sonde__selector_text(const sonde_selector *selector)
 {
     if (selector == NULL) {
         return NULL;
@@ -634,9 +634,4 @@ sonde_err sonde_selector_resolve(const sonde_selector *selector,
 error:
     sonde__free(marks);
     return err;
-}
-
-void sonde_selector_free_ids(uint32_t *ids)
-{
-    sonde__free(ids);
 }
