@@ -268,6 +268,8 @@ static void test_parts(void **state)
             assert_string_equal(diag.found, bad[i].found);
         }
     }
+    finish(hook); /* what was before a mistake stays: a collection without includes */
+    hook = parse("dry_run: true", NULL);
     assert_int_equal(sonde_hook_configure(hook, "every: 3", NULL), SONDE_OK);
     assert_int_equal(
         sonde_hook_configure(

@@ -53,12 +53,7 @@ static sonde_err read_sizes(const sonde__yaml_reader *reader, const sonde__yaml 
                             sonde_recorder_options *record)
 {
     int64_t ring = 0, segment = 0;
-    sonde_err err =
-        sonde__yaml_int(reader, root, "ring_bytes", 1, (int64_t)1 << 40, &ring);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__yaml_int(reader, root, "ring_bytes", 1, (int64_t)1 << 40, &ring));
     SONDE__TRY(
         sonde__yaml_int(reader, root, "segment_bytes", 1, (int64_t)1 << 40, &segment));
     SONDE__TRY(read_seconds(reader, root, "segment_seconds", &record->segment_seconds));
@@ -279,7 +274,6 @@ static sonde_err read_number(const reading *file, const sonde__yaml *map,
                              int64_t *out)
 {
     char key[64], *end = NULL;
-    long long value = 0;
 
     (void)snprintf(key, sizeof key, "%s%s", prefix, name);
     const sonde__yaml *node = find(map, key);
@@ -287,7 +281,7 @@ static sonde_err read_number(const reading *file, const sonde__yaml *map,
         return SONDE_OK;
     }
     errno = 0;
-    value = strtoll(node->text, &end, 10);
+    long long value = strtoll(node->text, &end, 10);
     if (end == node->text || *end != '\0' || errno != 0 || value < least) {
         return sonde__yaml_fail(file->reader, node, SONDE_EINVAL,
                                 least > 0 ? "1 or more" : "0 or more", "%s is '%s'", key,

@@ -368,12 +368,7 @@ sonde_err sonde_anchors_add(sonde_anchors *anchors, const char *name, const char
     }
     anchor_slot added = {.mode = mode, .period = period, .next = NO_SLOT};
     char where[256];
-    sonde_err err =
-        check_mode(anchor_where(name, where, sizeof where), mode, period, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(check_mode(anchor_where(name, where, sizeof where), mode, period, diag));
     if (anchors->by_id != NULL) {
         return sonde__fail(diag, SONDE_ESTATE, where, "anchors before attach",
                            "an anchor added after attach");

@@ -61,10 +61,9 @@ static sonde_err read_step(const sonde__yaml_reader *reader, const sonde__yaml *
                            const char **text, int64_t *out)
 {
     char *end = NULL;
-    long long value = 0;
 
     errno = 0;
-    value = strtoll(*text, &end, 10);
+    long long value = strtoll(*text, &end, 10);
     if (end == *text || errno != 0 || value < 0) {
         return sonde__yaml_fail(reader, node, SONDE_EINVAL, "steps, 0 or more",
                                 "save_steps has '%s'", *text);
@@ -193,12 +192,8 @@ static sonde_err read_schedule(const reading *file, const sonde__yaml *map,
     int64_t *steps = NULL;
     char *when_nan = NULL;
     sonde_diag inner = {0};
-    sonde_err err =
-        sonde__yaml_int(file->reader, map, "every", 1, INT64_MAX, &config.every);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__yaml_int(file->reader, map, "every", 1, INT64_MAX, &config.every));
+    sonde_err err = SONDE_OK;
     SONDE__TRY(sonde__yaml_int(file->reader, map, "start_step", 0, INT64_MAX,
                                &config.start_step));
     SONDE__TRY(

@@ -298,7 +298,6 @@ static sonde_err read_items(sonde_selector *selector, sonde_diag *diag)
     for (;;) {
         const char *end = p + item_length(p);
         const char *last = end;
-        sonde_err err = SONDE_OK;
         sonde__observe_item_kind kind = SONDE__ITEM_EXACT;
         size_t prefix = 0, length = 0;
 
@@ -310,8 +309,9 @@ static sonde_err read_items(sonde_selector *selector, sonde_diag *diag)
         }
         length = (size_t)(last - p);
         kind = classify(p, length, &prefix);
-        err = add_item(selector, kind, copy_unescaped(p + prefix, length - prefix),
-                       (size_t)(p + prefix - selector->text), diag);
+        sonde_err err =
+            add_item(selector, kind, copy_unescaped(p + prefix, length - prefix),
+                     (size_t)(p + prefix - selector->text), diag);
         if (err != SONDE_OK || *end == '\0') {
             return err;
         }

@@ -380,12 +380,8 @@ static sonde_err prepare_sinks(const sonde_observer *observer, sonde_diag *diag)
         for (size_t j = tap->listed; j < tap->count && sink->prepare != NULL; j++) {
             const sonde_tensor_info *info =
                 sonde_catalogue_info(observer->catalogue, tap->ids[j]);
-            const sonde_err err =
-                sink->prepare(sink, tap->ids[j], info, tap->how, &observer->shape, diag);
-
-            if (err != SONDE_OK) {
-                return err;
-            }
+            SONDE__TRY(
+                sink->prepare(sink, tap->ids[j], info, tap->how, &observer->shape, diag));
         }
     }
     return SONDE_OK;
