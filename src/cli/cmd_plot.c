@@ -248,7 +248,7 @@ static sonde_err draw_heat(sonde_trial *trial, uint32_t id, const cli_range *ran
 
 done:
     free(c.histograms);
-    sonde_trial_free(c.steps);
+    sonde_release(c.steps);
     return err;
 }
 
@@ -329,7 +329,7 @@ static sonde_err add_selected(plotting *p, const char *text, sonde_diag *diag)
             all[p->id_count++] = ids[i];
         }
     }
-    sonde_selector_free_ids(ids);
+    sonde_release(ids);
     return all != NULL ? SONDE_OK : cli_fail_memory(diag);
 }
 

@@ -206,7 +206,7 @@ static sonde_err prepare(query *q, sonde_trial *trial, const uint32_t *ids, size
         for (size_t k = 0; k < steps_count && !any; k++) {
             any = steps[k] >= range->begin && (range->end == 0 || steps[k] < range->end);
         }
-        sonde_trial_free(steps);
+        sonde_release(steps);
     }
     return any ? SONDE_OK : cli_fail_nothing(trial, ids[0], range, how, diag);
 }
@@ -242,7 +242,7 @@ static sonde_err answer(const query_values *asked, const char *run, const char *
     err = print_rows(q, trial, &options, diag);
 
 done:
-    sonde_selector_free_ids(ids);
+    sonde_release(ids);
     sonde_trial_close(trial);
     return err;
 }

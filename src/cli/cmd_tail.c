@@ -55,7 +55,7 @@ static sonde_err select_tensors(tail *t, bool live, sonde_diag *diag)
     if (err != SONDE_OK) {
         return err;
     }
-    sonde_selector_free_ids(t->ids);
+    sonde_release(t->ids);
     t->ids = ids;
     t->id_count = id_count;
     t->known = count;
@@ -318,7 +318,7 @@ static int run_tail(const void *values, int argc, char **argv)
     }
 
 done:
-    sonde_selector_free_ids(t.ids);
+    sonde_release(t.ids);
     sonde_trial_close(t.trial);
     return code;
 }

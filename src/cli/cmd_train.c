@@ -370,7 +370,7 @@ static sonde_err add_prints(training *run, sonde_diag *diag)
 {
     const cli_list *asked = &run->asked->print;
     const size_t taps = sonde_nn_job_tap_count(run->job);
-    const sonde_schedule always = sonde_schedule_always();
+    const sonde_schedule always = sonde_schedule_every(1);
     sonde_nn_session *session = sonde_nn_trainer_session(run->trainer);
 
     if (taps + asked->count == 0) {

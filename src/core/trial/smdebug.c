@@ -17,6 +17,7 @@
  *
  * Deliberately left out: TensorBoard's files.
  */
+#include "observe/tensor_names.h"
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
@@ -120,7 +121,7 @@ static sonde_err join_found(const collection_reader *reader, const char *pattern
     uint32_t *ids = NULL;
     size_t count = 0;
     sonde_diag why = {0};
-    sonde_err err = sonde_selector_create_regex(pattern, &selector, &why);
+    sonde_err err = sonde__selector_create_regex(pattern, &selector, &why);
 
     if (err != SONDE_OK) {
         goto error;
@@ -131,7 +132,7 @@ static sonde_err join_found(const collection_reader *reader, const char *pattern
         SONDE__TRY_GO(join(reader, ids[i]));
     }
 error:
-    sonde_selector_free_ids(ids);
+    sonde_release(ids);
     sonde_selector_destroy(selector);
     if (err == SONDE_ENOMEM) {
         return sonde__fail_nomem(reader->diag, "collections");
