@@ -1,12 +1,12 @@
 /*
- * rows.h - what commands print in JSON: cells, which make an object or a part of one.
+ * cli_rows.h - what commands print in JSON: cells, which make an object or a part of one.
  *
  *     CLI_LINE(cli_text("event", "epoch"), cli_int("epoch", 3));
  *
  * prints {"event": "epoch", "epoch": 3}. A cell that does not apply is cli_none().
  */
-#ifndef SONDE_CLI_ROWS_H
-#define SONDE_CLI_ROWS_H
+#ifndef SONDE_CLI_CLI_ROWS_H
+#define SONDE_CLI_CLI_ROWS_H
 
 #include <sonde/json.h>
 

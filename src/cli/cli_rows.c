@@ -1,7 +1,7 @@
 /*
- * rows.c - see rows.h.
+ * cli_rows.c - see cli_rows.h.
  */
-#include "cli/rows.h"
+#include "cli/cli_rows.h"
 
 #include <math.h>
 
