@@ -10,10 +10,9 @@
  *     |    | xs                            |
  *     +------------------------------------+
  */
-#include "plot/curve.h"
+#include "plot/report.h"
 #include "base/macros.h"
 #include "plot/axes.h"
-#include "plot/ticks.h"
 
 #include <sonde/error.h>
 
@@ -353,10 +352,8 @@ static void draw_ys(sonde_text *page, const scale *axis, const sonde__plot_ticks
 {
     sonde_text_format(page, "<div class=\"ys\">");
     for (int i = 0; i < ticks->count; i++) {
-        sonde_text_format(page, "<span style=\"top:%.1f%%\">",
-                          place(axis, ticks->value[i]));
-        sonde__report_html_text(page, ticks->label[i]);
-        sonde_text_format(page, "</span>");
+        sonde__report_put(page, "<span style=\"top:%f%%\">%e</span>",
+                          place(axis, ticks->value[i]), ticks->label[i]);
     }
     if (axis->log && axis->zero) {
         sonde_text_format(page, "<span style=\"top:%.1f%%\">0</span>", place(axis, 0.0));
@@ -375,9 +372,8 @@ static void draw_xs(sonde_text *page, const sonde__report_track *track)
         for (int i = 0; i < ticks.count; i++) {
             const double x = place_step(track, (int64_t)ticks.value[i]) / WIDE * 100.0;
 
-            sonde_text_format(page, "<span style=\"left:%.1f%%\">", x);
-            sonde__report_html_text(page, ticks.label[i]);
-            sonde_text_format(page, "</span>");
+            sonde__report_put(page, "<span style=\"left:%f%%\">%e</span>", x,
+                              ticks.label[i]);
         }
     } else {
         sonde_text_format(page, "<span style=\"left:50%%\">%lld</span>",
@@ -391,9 +387,8 @@ static void draw_caption(sonde_text *page, const sonde__report_curve *curve,
 {
     static const char *const classes[] = {"key", "key second"};
 
-    sonde_text_format(page, "<figcaption>%s of <code>", curve->label);
-    sonde__report_html_text(page, curve->tensor);
-    sonde_text_format(page, "</code>%s", axis->log ? " <i>logarithmic</i>" : "");
+    sonde__report_put(page, "<figcaption>%s of <code>%e</code>%s", curve->label,
+                      curve->tensor, axis->log ? " <i>logarithmic</i>" : "");
     for (size_t i = 0; i < curve->line_count && curve->line_count > 1; i++) {
         sonde_text_format(page, " <span class=\"%s\">%s</span>", classes[i & 1U],
                           curve->lines[i].name);
@@ -436,11 +431,9 @@ static void draw_tags(sonde_text *page, const sonde__report_curve *curve,
     if (isfinite(curve->threshold)) {
         const double y = place(axis, curve->threshold);
 
-        sonde_text_format(page,
-                          "<span class=\"tag limit%s\" style=\"top:%.1f%%\">threshold ",
-                          y < 20.0 ? " under" : "", y);
-        sonde__report_html_number(page, curve->threshold, 4);
-        sonde_text_format(page, "</span>");
+        sonde__report_put(
+            page, "<span class=\"tag limit%s\" style=\"top:%f%%\">threshold %g</span>",
+            y < 20.0 ? " under" : "", y, curve->threshold);
     }
 }
 

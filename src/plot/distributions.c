@@ -11,15 +11,12 @@
 #include "base/memory.h"
 #include "base/point.h"
 #include "plot/axes.h"
-#include "plot/colour.h"
 #include "plot/page.h"
 
 #include <math.h>
 #include <stdio.h>
 
 /* === histogram ====================================================================== */
-
-#define LOG_FLOOR 0.7 /* bars of a logarithmic axis start here: a count of 1 shows */
 
 typedef struct bars {
     const sonde_histogram_plot *plot;
@@ -69,14 +66,9 @@ static sonde__plot_frame make_frame(const sonde_histogram_plot *plot, uint64_t l
     sonde__plot_frame frame = {
         .x = {.label = plot->x_label, .low = h->lower, .high = h->upper},
         .y = {.label = plot->y_label != NULL ? plot->y_label : "Frequency",
-              .low = plot->log_y ? LOG_FLOOR : 0,
-              .high = (double)largest * (plot->log_y ? 1.6 : 1.05),
-              .log = plot->log_y,
+              .high = (double)largest * 1.05,
               .whole = true}};
 
-    if (plot->log_y) {
-        frame.y.high = SONDE_MAX(frame.y.high, 12);
-    }
     sonde__plot_range_widen(&frame.x.low, &frame.x.high);
     return frame;
 }
@@ -85,11 +77,10 @@ static sonde__plot_frame make_frame(const sonde_histogram_plot *plot, uint64_t l
 static void draw_bar(sonde__plot_scene *scene, const sonde__plot_frame *frame,
                      double left, double right, double low, double high, uint32_t colour)
 {
-    const double floor_at = frame->y.low;
     const double x0 = sonde__plot_frame_x(frame, left),
                  x1 = sonde__plot_frame_x(frame, right);
-    const double y0 = sonde__plot_frame_y(frame, SONDE_MAX(low, floor_at));
-    const double y1 = sonde__plot_frame_y(frame, SONDE_MAX(high, floor_at));
+    const double y0 = sonde__plot_frame_y(frame, low);
+    const double y1 = sonde__plot_frame_y(frame, high);
     const double gap = x1 - x0 >= 5 ? 1 : 0;
 
     if (high > low) {
@@ -166,7 +157,7 @@ sonde_err sonde_plot_histogram(const char *path, const sonde_histogram_plot *plo
 
 /* === heat map ======================================================================= */
 
-enum { LOG_DECADES = 4, ROWS_MAX = 512 };
+enum { ROWS_MAX = 512 };
 
 typedef struct map {
     const sonde_heatmap_plot *plot;
@@ -384,17 +375,6 @@ static double average(const map *m, double x0, double x1, size_t *i, double *mea
     return weight;
 }
 
-static uint32_t share_colour(const map *m, double share)
-{
-    const double percent = share * 100, high = m->bar.high, low = m->bar.low;
-
-    if (!m->bar.log) {
-        return sonde__plot_colour_at(m->plot->colours, percent / high);
-    }
-    return sonde__plot_colour_at(
-        m->plot->colours, percent > low ? log(percent / low) / log(high / low) : 0);
-}
-
 /* Pixels (rows, columns), the highest values on top. */
 static uint32_t *make_pixels(const map *m, int columns)
 {
@@ -409,7 +389,9 @@ static uint32_t *make_pixels(const map *m, int columns)
 
         for (int row = 0; row < m->rows; row++) {
             const uint32_t colour =
-                weight > 0 ? share_colour(m, mean[row] / weight) : SONDE__PAPER;
+                weight > 0 ? sonde__plot_colour_at(m->plot->colours,
+                                                   mean[row] / weight / m->largest)
+                           : SONDE__PAPER;
 
             pixels[(size_t)(m->rows - 1 - row) * (size_t)columns + (size_t)x] =
                 0xff000000u | colour >> 8;
@@ -459,7 +441,6 @@ static void draw_medians(const map *m, sonde__plot_scene *scene)
 static void make_axes(map *m)
 {
     const sonde_heatmap_plot *const plot = m->plot;
-    const double high = m->largest * 100;
 
     m->frame = (sonde__plot_frame){
         .x = {.label = plot->x_label != NULL ? plot->x_label : "Step",
@@ -468,11 +449,7 @@ static void make_axes(map *m)
               .whole = true},
         .y = {.label = plot->y_label, .low = m->low, .high = m->high}};
     sonde__plot_range_widen(&m->frame.x.low, &m->frame.x.high);
-    m->bar =
-        (sonde__plot_axis){.label = "Share of values (%)",
-                           .low = plot->log_colours ? high * pow(10, -LOG_DECADES) : 0,
-                           .high = high,
-                           .log = plot->log_colours};
+    m->bar = (sonde__plot_axis){.label = "Share of values (%)", .high = m->largest * 100};
 }
 
 static bool draw_map(void *state, sonde__plot_scene *scene, sonde__plot_box space)

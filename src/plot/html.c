@@ -1,12 +1,14 @@
 /*
  * html.c - text that becomes a page, and the style of the page.
  */
-#include "plot/html.h"
+#include "plot/report.h"
 #include "base/macros.h"
 #include "base/utf8.h"
 
-#include "plot/ticks.h"
+#include "plot/axes.h"
 
+#include <inttypes.h>
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <math.h>
@@ -24,7 +26,7 @@ static size_t letter(const char *text)
     return control ? 0 : sonde__utf8_length(text);
 }
 
-void sonde__report_html_text(sonde_text *page, const char *text)
+static void put_text(sonde_text *page, const char *text)
 {
     static const struct {
         char letter;
@@ -48,7 +50,7 @@ void sonde__report_html_text(sonde_text *page, const char *text)
     }
 }
 
-void sonde__report_html_number(sonde_text *page, double value, int digits)
+static void put_number(sonde_text *page, double value, int digits)
 {
     char text[64];
 
@@ -69,11 +71,62 @@ void sonde__report_html_number(sonde_text *page, double value, int digits)
     }
 }
 
-void sonde__report_html_count(sonde_text *page, uint64_t value)
+/* One directive of a template; takes its values from args. */
+static void put_value(sonde_text *page, char directive, va_list *args)
 {
     char text[64];
+    uint64_t count = 0;
 
-    sonde_text_add(page, sonde__plot_grouped(value, text, sizeof text));
+    switch (directive) {
+    case 'e':
+        put_text(page, va_arg(*args, const char *));
+        break;
+    case 's':
+        sonde_text_add(page, va_arg(*args, const char *));
+        break;
+    case 'd':
+        sonde_text_format(page, "%" PRId64, va_arg(*args, int64_t));
+        break;
+    case 'n':
+        count = va_arg(*args, uint64_t);
+        sonde_text_add(page, sonde__plot_grouped(count, text, sizeof text));
+        break;
+    case 'c':
+        count = va_arg(*args, uint64_t);
+        sonde_text_format(page, "%s %s%s", sonde__plot_grouped(count, text, sizeof text),
+                          va_arg(*args, const char *), count == 1 ? "" : "s");
+        break;
+    case 'f':
+        sonde_text_format(page, "%.1f", va_arg(*args, double));
+        break;
+    case 'g':
+        put_number(page, va_arg(*args, double), 4);
+        break;
+    case 'h':
+        put_number(page, va_arg(*args, double), 3);
+        break;
+    default:
+        sonde_text_put(page, &directive, 1);
+        break;
+    }
+}
+
+void sonde__report_put(sonde_text *page, const char *template, ...)
+{
+    va_list args;
+
+    va_start(args, template);
+    for (const char *p = template; *p != '\0';) {
+        const size_t plain = strcspn(p, "%");
+
+        sonde_text_put(page, p, plain);
+        p += plain;
+        if (p[0] == '%' && p[1] != '\0') {
+            put_value(page, p[1], &args);
+            p += 2;
+        }
+    }
+    va_end(args);
 }
 
 /* === style ========================================================================== */

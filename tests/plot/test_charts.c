@@ -4,7 +4,6 @@
 #include "checks.h"
 
 #include "plot/axes.h"
-#include "plot/colour.h"
 
 #define MINUS "\xe2\x88\x92"
 
@@ -99,24 +98,6 @@ static void test_zeros_apart(void **state)
     assert_string_equal(diag.where, "zeros");
 }
 
-static void test_log_histogram(void **state)
-{
-    sonde_histogram h = {.bins = 4, .lower = 0, .upper = 4, .counts = {1, 10, 0, 100000}};
-    const sonde_histogram_plot plot = {.histogram = &h, .log_y = true};
-    sonde__plot_scene scene = {0};
-    sonde__plot_box bars[4] = {{0}};
-
-    (void)state;
-    assert_int_equal(build_scene(sonde__plot_build_histogram, &plot, 900, &scene),
-                     SONDE_OK);
-    check_texts(&scene);
-    assert_int_equal(count_texts(&scene, "100k"), 1);
-    assert_int_equal(find_bars(&scene, sonde__plot_line_colour(0), bars, 4), 3);
-    assert_true(bars[0].h > 4); /* a single value shows */
-    assert_true(fabs((bars[2].h - bars[0].h) / (bars[1].h - bars[0].h) - 5) < 1e-6);
-    sonde__plot_scene_fini(&scene);
-}
-
 static void test_histogram_errors(void **state)
 {
     sonde_histogram h = make_histogram(3, 0, 1);
@@ -200,7 +181,7 @@ static void test_heatmap_of_many_steps(void **state)
 {
     enum { STEPS = 3000 };
     sonde_histogram *h = calloc(STEPS, sizeof *h);
-    sonde_heatmap_plot plot = {.histograms = h, .count = STEPS, .log_colours = true};
+    sonde_heatmap_plot plot = {.histograms = h, .count = STEPS};
     sonde__plot_scene scene = {0};
 
     (void)state;
@@ -254,7 +235,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_histogram),
         cmocka_unit_test(test_zeros_apart),
-        cmocka_unit_test(test_log_histogram),
         cmocka_unit_test(test_histogram_errors),
         cmocka_unit_test(test_heatmap),
         cmocka_unit_test(test_heatmap_of_many_steps),

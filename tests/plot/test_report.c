@@ -6,7 +6,7 @@
 #include "cmocka_all.h"
 
 #include "alloc_failure.h"
-#include "plot/curve.h"
+#include "plot/report.h"
 
 #include <sonde/watch.h>
 #include <sonde/report.h>
