@@ -108,15 +108,18 @@ static bool on_fetch(void *user, const char *file, uint64_t done, uint64_t total
     return !cli_interrupted();
 }
 
-static sonde_err fetch(const char *name, const char *dir, bool quiet, sonde_diag *diag)
+sonde_err cli_fetch(const char *name, const char *folder, const char *mirror,
+                    const char *title, bool quiet, sonde_diag *diag)
 {
     cli_progress progress;
-    const sonde_nn_fetch_options options = {
-        .size = sizeof options, .progress = on_fetch, .user = &progress};
-    sonde_err err = SONDE_OK;
+    const sonde_nn_fetch_options options = {.size = sizeof options,
+                                            .mirror = mirror,
+                                            .progress = on_fetch,
+                                            .user = &progress};
 
-    cli_progress_begin(&progress, "fetching", "B", 0, quiet);
-    err = sonde_nn_data_fetch(name, dir, &options, diag);
+    cli_progress_begin(&progress, title, "B", 0, quiet);
+    const sonde_err err = sonde_nn_data_fetch(name, folder, &options, diag);
+
     cli_progress_end(&progress);
     return err;
 }
@@ -155,7 +158,8 @@ static sonde_err provide(sonde_nn_job_info *info, bool quiet, sonde_diag *diag)
         return draw_stand_in(name, diag);
     }
     err = sonde_nn_data_cache(name, path, sizeof path, diag);
-    if (err != SONDE_OK || fetch(name, path, quiet, &fetching) == SONDE_OK) {
+    if (err != SONDE_OK ||
+        cli_fetch(name, path, NULL, "fetching", quiet, &fetching) == SONDE_OK) {
         return err;
     }
     if (fetching.err == SONDE_EINTERRUPTED) {
@@ -210,7 +214,7 @@ sonde_err cli_curve_add(cli_curve *curve, double x, double y, sonde_diag *diag)
 {
     if (curve->count == curve->capacity) {
         const size_t capacity = curve->capacity > 0 ? 2 * curve->capacity : 1024;
-        float *xs = realloc(curve->x, capacity * sizeof *xs), *ys = NULL;
+        double *xs = realloc(curve->x, capacity * sizeof *xs), *ys = NULL;
 
         if (xs == NULL) {
             return cli_fail_memory(diag);
@@ -223,8 +227,8 @@ sonde_err cli_curve_add(cli_curve *curve, double x, double y, sonde_diag *diag)
         curve->y = ys;
         curve->capacity = capacity;
     }
-    curve->x[curve->count] = (float)x;
-    curve->y[curve->count++] = (float)y;
+    curve->x[curve->count] = x;
+    curve->y[curve->count++] = y;
     return SONDE_OK;
 }
 
@@ -277,20 +281,19 @@ done:
     return err;
 }
 
-static sonde_plot_series series_of(const char *name, const cli_curve *curve, bool plain)
+sonde_plot_series cli_curve_series(const char *name, const cli_curve *curve)
 {
     const int64_t count = (int64_t)curve->count;
 
     return (sonde_plot_series){.name = name,
-                               .x = sonde_view_of(SONDE_F32, 1, &count, curve->x),
-                               .y = sonde_view_of(SONDE_F32, 1, &count, curve->y),
-                               .plain = plain};
+                               .x = sonde_view_of(SONDE_F64, 1, &count, curve->x),
+                               .y = sonde_view_of(SONDE_F64, 1, &count, curve->y)};
 }
 
 static sonde_err draw_loss(const cli_pictures *run, const char *path, sonde_diag *diag)
 {
-    const sonde_plot_series series[] = {series_of("training", run->losses, false),
-                                        series_of("evaluation", run->evaluations, true)};
+    sonde_plot_series series[] = {cli_curve_series("training", run->losses),
+                                  cli_curve_series("evaluation", run->evaluations)};
     const sonde_curves_plot plot = {.page = {.title = "Loss"},
                                     .series = series,
                                     .count = run->evaluations->count > 0 ? 2 : 1,
@@ -298,6 +301,7 @@ static sonde_err draw_loss(const cli_pictures *run, const char *path, sonde_diag
                                     .y_label = "Loss",
                                     .smooth = run->losses->count > 200 ? 0.98 : 0.0};
 
+    series[1].plain = true;
     return sonde_plot_curves(path, &plot, diag);
 }
 

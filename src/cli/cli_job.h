@@ -9,6 +9,7 @@
 #include <sonde/nn/evaluator.h>
 #include <sonde/nn/job.h>
 #include <sonde/nn/metrics.h>
+#include <sonde/plot.h>
 
 #include "cli/cli.h"
 #include "cli/cli_rows.h"
@@ -48,16 +49,21 @@ enum { CLI_TOKENIZER_PATH = 4096 };
 sonde_err cli_tokenizer_find(sonde_nn_job *job, const char *weights,
                              char path[CLI_TOKENIZER_PATH], sonde_diag *diag);
 
+/* Downloads a data set into a folder, with progress under a title. mirror may be NULL. */
+sonde_err cli_fetch(const char *name, const char *folder, const char *mirror,
+                    const char *title, bool quiet, sonde_diag *diag);
+
 /* --- pictures and scores ------------------------------------------------------------ */
 
 /* Points of a curve. {0} has none. */
 typedef struct cli_curve {
-    float *x, *y;
+    double *x, *y;
     size_t count, capacity;
 } cli_curve;
 
 sonde_err cli_curve_add(cli_curve *curve, double x, double y, sonde_diag *diag);
 void cli_curve_free(cli_curve *curve);
+sonde_plot_series cli_curve_series(const char *name, const cli_curve *curve);
 
 /* The data of the pictures; borrowed. */
 typedef struct cli_pictures {

@@ -2,6 +2,7 @@
  * cmd_plot.c - `sonde plot`: curves of statistics, or a heat map of magnitudes over the
  * steps.
  */
+#include "cli/cli_job.h"
 #include "cli/run_reading.h"
 #include "base/fail.h"
 
@@ -266,8 +267,7 @@ typedef struct points {
     uint32_t id;
     size_t stat; /* which of those asked for */
     sonde_mode mode;
-    double *x, *y;
-    size_t count, capacity;
+    cli_curve curve;
     char name[192];
 } points;
 
@@ -340,25 +340,6 @@ static bool is_whole(const plotting *p, uint32_t id)
            cli_is_number(sonde_catalogue_info(sonde_trial_catalogue(p->trial), id));
 }
 
-static bool grow(points *one)
-{
-    const size_t capacity = one->capacity > 0 ? 2 * one->capacity : 256;
-    double *x = realloc(one->x, capacity * sizeof *x);
-    double *y = NULL;
-
-    if (x == NULL) {
-        return false;
-    }
-    one->x = x;
-    y = realloc(one->y, capacity * sizeof *y);
-    if (y == NULL) {
-        return false;
-    }
-    one->y = y;
-    one->capacity = capacity;
-    return true;
-}
-
 /* The series of a row's statistic. NULL: there are too many. */
 static points *find_series(plotting *p, const sonde_export_row *row, size_t stat)
 {
@@ -392,31 +373,18 @@ static sonde_err add_point(void *user, const sonde_export_row *row, sonde_diag *
             return sonde_diag_set(diag, SONDE_EINVAL, "plot",
                                   "fewer tensors or statistics", "more than 32 curves");
         }
-        if (one->count == one->capacity && !grow(one)) {
-            return cli_fail_memory(diag);
-        }
-        one->x[one->count] = (double)(global ? row->step : row->mode_step);
-        one->y[one->count++] = row->values[i].number;
+        SONDE__TRY(cli_curve_add(&one->curve,
+                                 (double)(global ? row->step : row->mode_step),
+                                 row->values[i].number, diag));
     }
     return cli_interrupted() ? SONDE_EINTERRUPTED : SONDE_OK;
 }
 
 static sonde_err read_points(plotting *p, sonde_diag *diag)
 {
-    sonde_export_options options = sonde_export_options_default();
-    sonde_err err = SONDE_OK;
-
-    options.ids = p->ids;
-    options.id_count = p->id_count;
-    options.mode = p->range.mode;
-    options.begin = p->range.begin;
-    options.end = p->range.end;
-    options.worker = p->range.worker;
-    options.stats = p->stats.item;
-    options.stat_count = p->stats.count;
-    options.report_line = cli_left_out;
-    options.user = &p->left_out;
-    err = sonde_trial_rows(p->trial, &options, true, add_point, p, diag);
+    const sonde_export_options options =
+        cli_rows(p->ids, p->id_count, &p->range, &p->stats, &p->left_out);
+    const sonde_err err = sonde_trial_rows(p->trial, &options, true, add_point, p, diag);
     if (err == SONDE_EINTERRUPTED) {
         diag->err = err;
     }
@@ -462,11 +430,8 @@ static sonde_err draw_curves(plotting *p, sonde_diag *diag)
     name_series(p);
     for (size_t i = 0; i < p->series_count; i++) {
         points *one = &p->series[i];
-        const int64_t shape = (int64_t)one->count;
 
-        series[i] = (sonde_plot_series){.name = one->name,
-                                        .y = sonde_view_of(SONDE_F64, 1, &shape, one->y),
-                                        .x = sonde_view_of(SONDE_F64, 1, &shape, one->x)};
+        series[i] = cli_curve_series(one->name, &one->curve);
     }
     return sonde_plot_curves(p->asked->out, &plot, diag);
 }
@@ -483,8 +448,7 @@ static sonde_err plot_curves(plotting *p, int argc, char **argv, sonde_diag *dia
 
 done:
     for (size_t i = 0; i < p->series_count; i++) {
-        free(p->series[i].x);
-        free(p->series[i].y);
+        cli_curve_free(&p->series[i].curve);
     }
     free(p->ids);
     return err;

@@ -15,61 +15,46 @@
 
 /* --- findings from earlier judging -------------------------------------------------- */
 
-typedef struct ids {
-    uint64_t *items;
-    size_t count, capacity;
-} ids;
-
-static bool has(const ids *list, uint64_t id)
+/* Whether a finding has the id. */
+static bool has(const sonde_finding *findings, size_t count, uint64_t id)
 {
-    for (size_t i = 0; i < list->count; i++) {
-        if (list->items[i] == id) {
+    for (size_t i = 0; i < count; i++) {
+        if (findings[i].id == id) {
             return true;
         }
     }
     return false;
 }
 
-/* Each once. */
-static bool add(ids *list, uint64_t id)
-{
-    if (has(list, id)) {
-        return true;
-    }
-    if (list->count == list->capacity) {
-        const size_t capacity = list->capacity > 0 ? 2 * list->capacity : 64;
-        uint64_t *grown = realloc(list->items, capacity * sizeof *grown);
-
-        if (grown == NULL) {
-            return false;
-        }
-        list->items = grown;
-        list->capacity = capacity;
-    }
-    list->items[list->count++] = id;
-    return true;
-}
-
-/* The ids at the beginnings of the lines of a file, if there is one. */
-static bool read_file(const char *path, ids *list)
+/* How many ids at the beginnings of the lines of a file, if there is one, belong to none of
+ * the findings; an id that several lines have counts once. */
+static size_t count_others(const char *path, const sonde_finding *found, size_t count)
 {
     FILE *file = fopen(path, "r");
+    sonde_finding *others = NULL; /* their ids */
     char *line = NULL;
-    size_t size = 0;
+    size_t size = 0, more = 0;
     uint64_t id = 0;
-    bool good = true;
 
-    if (file == NULL) {
-        return true;
-    }
-    while (good && getline(&line, &size, file) > 0) {
-        if (sscanf(line, "{\"id\":\"%16" SCNx64 "\"", &id) == 1) {
-            good = add(list, id);
+    while (file != NULL && getline(&line, &size, file) > 0) {
+        if (sscanf(line, "{\"id\":\"%16" SCNx64 "\"", &id) != 1 ||
+            has(found, count, id) || has(others, more, id)) {
+            continue;
         }
+        sonde_finding *grown = realloc(others, (more + 1) * sizeof *grown);
+
+        if (grown == NULL) {
+            break;
+        }
+        others = grown;
+        others[more++] = (sonde_finding){.id = id};
+    }
+    if (file != NULL) {
+        (void)fclose(file);
     }
     free(line);
-    (void)fclose(file);
-    return good;
+    free(others);
+    return more;
 }
 
 /* How many findings of these rules are in RUN/findings that the rules have not found. */
@@ -77,26 +62,16 @@ static size_t count_kept(const char *run, sonde_rules *rules)
 {
     size_t count = 0, more = 0;
     const sonde_finding *found = sonde_rules_findings(rules, &count);
-    ids now = {0}, kept = {0};
-    bool good = true;
 
-    for (size_t i = 0; i < count && good; i++) {
-        good = add(&now, found[i].id);
-    }
-    for (size_t i = 0; i < sonde_rules_count(rules) && good; i++) {
+    for (size_t i = 0; i < sonde_rules_count(rules); i++) {
         sonde_rule_account account;
         char path[4096];
 
         sonde_rules_account(rules, i, &account);
         (void)snprintf(path, sizeof path, "%s/findings/%s.jsonl", run,
                        account.rule->name);
-        good = read_file(path, &kept);
+        more += count_others(path, found, count);
     }
-    for (size_t i = 0; i < kept.count && good; i++) {
-        more += !has(&now, kept.items[i]);
-    }
-    free(now.items);
-    free(kept.items);
     return more;
 }
 
@@ -251,49 +226,27 @@ static void print_verdict(const judged_run *run, size_t findings, size_t followi
 
 /* --- rules ------------------------------------------------------------------------ */
 
-static bool append(char *text, size_t size, const char *part)
-{
-    const size_t used = strlen(text);
-
-    return (size_t)snprintf(text + used, size - used, "%s", part) < size - used;
-}
-
-/* A value, with a backslash before each comma in it. */
-static bool append_value(char *text, size_t size, const char *value)
-{
-    bool fits = true;
-
-    for (; *value != '\0' && fits; value++) {
-        const char part[] = {*value, '\0'};
-
-        fits = append(text, size, *value == ',' ? "\\," : part);
-    }
-    return fits;
-}
-
 /* A rule as it was named, with the parameters of --param and --other. */
 static sonde_err add_rule(const judged_run *run, const char *name, sonde_diag *diag)
 {
     const rules_values *asked = run->asked;
-    char text[4096] = "";
-    bool fits = append(text, sizeof text, name);
-    bool colon = strchr(name, ':') != NULL;
+    const char *between = strchr(name, ':') != NULL ? "," : ":";
+    sonde_text text = {0};
+    sonde_err err = SONDE_OK;
 
+    sonde_text_add(&text, name);
     for (size_t i = 0; i < asked->params.count; i++) {
-        fits = fits && append(text, sizeof text, colon ? "," : ":") &&
-               append(text, sizeof text, asked->params.text[i]);
-        colon = true;
+        sonde_text_format(&text, "%s%s", between, asked->params.text[i]);
+        between = ",";
     }
     if (strncasecmp(name, "SimilarAcrossRuns", 17) == 0 && asked->others.count > 0) {
-        fits = fits &&
-               append(text, sizeof text, colon ? ",other_trial=" : ":other_trial=") &&
-               append_value(text, sizeof text, asked->others.text[0]);
+        sonde_text_format(&text, "%sother_trial=", between);
+        cli_add_value(&text, asked->others.text[0]);
     }
-    if (!fits) {
-        return sonde_diag_set(diag, SONDE_EINVAL, NULL, NULL,
-                              "the rule and its parameters are too long");
-    }
-    return sonde_rules_add(run->rules, text, diag);
+    err = text.failed ? cli_fail_memory(diag)
+                      : sonde_rules_add(run->rules, text.data, diag);
+    sonde_text_fini(&text);
+    return err;
 }
 
 /* Files of rules become known by the names of their rules. */
@@ -528,22 +481,6 @@ static bool print_lacking(const judged_run *run)
     return lacking;
 }
 
-/* Warns if the writer died; true if it did. */
-static bool warn_crashed(const judged_run *run)
-{
-    sonde_run_info info;
-    char text[128];
-
-    sonde_trial_describe(run->trial, &info);
-    if (info.status != SONDE_RUN_CRASHED) {
-        return false;
-    }
-    cli_warn("%s: %s", run->path,
-             info.foreign ? cli_no_end_text(info.last_time, text, sizeof text)
-                          : "the writer disappeared without ending the run");
-    return true;
-}
-
 static int judge_run(const rules_values *asked, const char *path, size_t *findings,
                      bool *lacking)
 {
@@ -563,7 +500,8 @@ static int judge_run(const rules_values *asked, const char *path, size_t *findin
             diag = writing;
         }
     }
-    const bool crashed = err == SONDE_OK && asked->follow && warn_crashed(&run);
+    const bool crashed =
+        err == SONDE_OK && asked->follow && cli_warn_crashed(run.trial, path);
     cli_actions_close(run.actions);
     sonde_rules_destroy(run.rules);
     sonde_trial_close(run.trial);

@@ -26,39 +26,19 @@
 
 static const char *label_of(sonde_stat stat)
 {
-    switch (stat) {
-    case SONDE_STAT_MEAN:
-        return "mean";
-    case SONDE_STAT_ABS_MEAN:
-        return "mean of |x|";
-    case SONDE_STAT_ABS_MAX:
-    case SONDE_STAT_LINF:
-        return "largest |x|";
-    case SONDE_STAT_L1:
-        return "sum of |x|";
-    case SONDE_STAT_L2:
-        return "norm";
-    case SONDE_STAT_VARIANCE:
-        return "variance";
-    case SONDE_STAT_ABS_VARIANCE:
-        return "variance of |x|";
-    case SONDE_STAT_ABS_STD:
-        return "standard deviation of |x|";
-    case SONDE_STAT_STD:
-        return "standard deviation";
-    case SONDE_STAT_COUNT:
-    case SONDE_STAT_MIN:
-    case SONDE_STAT_MAX:
-    case SONDE_STAT_SUM:
-    case SONDE_STAT_ABS_MIN:
-    case SONDE_STAT_NAN:
-    case SONDE_STAT_POS_INF:
-    case SONDE_STAT_NEG_INF:
-    case SONDE_STAT_ZERO:
-    case SONDE_STAT_NONFINITE:
-        break;
-    }
-    return sonde_stat_name(stat);
+    static const char *const labels[SONDE_STAT_ENTRIES] = {
+        [SONDE_STAT_MEAN] = "mean",
+        [SONDE_STAT_ABS_MEAN] = "mean of |x|",
+        [SONDE_STAT_ABS_MAX] = "largest |x|",
+        [SONDE_STAT_LINF] = "largest |x|",
+        [SONDE_STAT_L1] = "sum of |x|",
+        [SONDE_STAT_L2] = "norm",
+        [SONDE_STAT_VARIANCE] = "variance",
+        [SONDE_STAT_ABS_VARIANCE] = "variance of |x|",
+        [SONDE_STAT_ABS_STD] = "standard deviation of |x|",
+        [SONDE_STAT_STD] = "standard deviation"};
+
+    return labels[stat] != NULL ? labels[stat] : sonde_stat_name(stat);
 }
 
 static sonde__report_quantity of_stat(sonde_stat stat)

@@ -36,8 +36,7 @@
  */
 void sonde__report_put(sonde_text *page, const char *template, ...);
 
-/* The style sheet in pieces; NULL ends it. Light and dark, wide and narrow, screen and
- * paper. */
+/* The lines of report.css; NULL ends them. */
 extern const char *const sonde__report_style[];
 
 /* === curves ======================================================================== */
