@@ -494,7 +494,7 @@ static int judge_run(const rules_values *asked, const char *path, size_t *findin
         print_findings(&run, findings);
         *lacking = print_lacking(&run) || *lacking;
         if (asked->report != NULL &&
-            sonde_report_write(asked->report, run.trial, run.rules, NULL, &writing) !=
+            sonde_report_write(asked->report, run.trial, run.rules, &writing) !=
                 SONDE_OK) {
             err = writing.err;
             diag = writing;

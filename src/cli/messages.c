@@ -75,7 +75,7 @@ int cli_fail(const sonde_diag *diag)
 }
 
 /* One line, written at once: those of ranks share a terminal. A newline in a name is
- * escaped as cli_terminal.c escapes other controls. */
+ * escaped as other controls are below. */
 static void put_line(const char *kind, const char *fmt, va_list args)
     __attribute__((format(printf, 2, 0)));
 static void put_line(const char *kind, const char *fmt, va_list args)

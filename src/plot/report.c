@@ -2,7 +2,6 @@
  * report.c - the page as a whole, and its second half: the tensors, the rules, the run.
  */
 #include "base/fail.h"
-#include "base/given.h"
 #include "base/macros.h"
 #include "base/memory.h"
 #include "base/point.h"
@@ -139,7 +138,7 @@ void sonde__report_put(sonde_text *page, const char *template, ...)
     va_end(args);
 }
 
-enum { PLACES = 8, TENSORS = 200 };
+enum { TENSORS = 200 }; /* that are shown */
 
 /* --- findings by rule --------------------------------------------------------------- */
 
@@ -288,7 +287,7 @@ static size_t choose_tensors(const sonde__report *report, const size_t *findings
     size_t chosen = 0;
 
     for (int turn = 0; turn < 2; turn++) {
-        for (uint32_t id = 0; id < count && chosen < report->options.tensors; id++) {
+        for (uint32_t id = 0; id < count && chosen < TENSORS; id++) {
             if (!shown[id] && is_candidate(report, findings, id) &&
                 (findings[id] > 0) == (turn == 0)) {
                 shown[id] = true;
@@ -635,9 +634,6 @@ static void draw_facts(sonde__report *report)
 
 static const char *name_of(const sonde__report *report)
 {
-    if (report->options.title != NULL) {
-        return report->options.title;
-    }
     if (report->info.model[0] != '\0') {
         return report->info.model;
     }
@@ -698,20 +694,13 @@ static sonde_err find_steps(sonde__report *report, sonde_diag *diag)
 }
 
 sonde_err sonde_report_write(const char *path, sonde_trial *trial, sonde_rules *rules,
-                             const sonde_report_options *given, sonde_diag *diag)
+                             sonde_diag *diag)
 {
     SONDE__NEEDS(diag, path, trial, rules);
-    sonde_report_options taken;
-    SONDE__TAKE(sonde_report_options, &taken, given, diag);
-    sonde__report report = {.trial = trial,
-                            .catalogue = sonde_trial_catalogue(trial),
-                            .rules = rules,
-                            .options = taken};
+    sonde__report report = {
+        .trial = trial, .catalogue = sonde_trial_catalogue(trial), .rules = rules};
     sonde_err err = SONDE_OK;
 
-    report.options.places = report.options.places > 0 ? report.options.places : PLACES;
-    report.options.tensors =
-        report.options.tensors > 0 ? report.options.tensors : TENSORS;
     sonde_trial_describe(trial, &report.info);
     SONDE__TRY_DONE(find_steps(&report, diag));
     SONDE__TRY_DONE(group_findings(&report, diag));

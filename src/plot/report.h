@@ -118,6 +118,8 @@ void sonde__report_spark_draw(sonde_text *page, const sonde__report_track *track
 
 /* === parts ========================================================================= */
 
+enum { SONDE__REPORT_PLACES = 8 }; /* findings that are shown of each rule */
+
 /* The findings of one rule; each group is a card. */
 typedef struct sonde__report_group {
     const char *name;       /* of the rule */
@@ -131,7 +133,6 @@ typedef struct sonde__report_group {
 
 typedef struct sonde__report {
     sonde_text page;
-    sonde_report_options options; /* with defaults */
     sonde_trial *trial;
     const sonde_catalogue *catalogue;
     sonde_rules *rules;

@@ -173,7 +173,7 @@ static void draw_lane(sonde__report *report, const sonde__report_group *group)
     sonde_text *page = &report->page;
 
     sonde_text_format(page, "<span class=\"lane\">");
-    for (size_t i = 0; i < group->count && i < report->options.places; i++) {
+    for (size_t i = 0; i < group->count && i < SONDE__REPORT_PLACES; i++) {
         const sonde_finding *finding = &report->findings[group->member[i]];
         const double left = fmin(fmax(place(report, finding->step), 0.0), 100.0);
         const double right =
@@ -369,7 +369,7 @@ static sonde_err draw_others(sonde__report *report, const sonde__report_group *g
                              sonde_diag *diag)
 {
     sonde_text *page = &report->page;
-    const size_t most = group->because_of != 0 ? 1 : report->options.places;
+    const size_t most = group->because_of != 0 ? 1 : SONDE__REPORT_PLACES;
     const size_t shown = SONDE_MIN(group->count, most);
 
     if (group->count < 2) {

@@ -209,24 +209,23 @@ sonde_err sonde__smdebug_value(sonde_trial *trial, sonde__trial_worker *worker,
 
 /* --- statistics ------------------------------------------------------------------- */
 
-/* The first that was saved; NaN: none. */
-static double first_of(const double *saved, const bool *has, int a, int b)
+/* saved: by reduction; NaN: not saved, or a NaN in the tensor, which makes the same row. */
+
+static double first_of(double a, double b)
 {
-    return has[a] ? saved[a] : has[b] ? saved[b] : (double)NAN;
+    return isnan(a) ? b : a;
 }
 
 /* The number of elements that sums and means imply; 0: they do not. smdebug drops the
  * shape of a tensor of which it saves reductions alone. */
-static uint64_t implied_count(const double *saved, const bool *has)
+static uint64_t implied_count(const double *saved)
 {
-    static const struct {
-        int sum, mean;
-    } pairs[] = {{L1, ABS_MEAN}, {ABS_SUM, ABS_MEAN}, {ABS_L1, ABS_MEAN}, {SUM, MEAN}};
+    const double quotients[] = {
+        saved[L1] / saved[ABS_MEAN], saved[ABS_SUM] / saved[ABS_MEAN],
+        saved[ABS_L1] / saved[ABS_MEAN], saved[SUM] / saved[MEAN]};
 
-    for (size_t i = 0; i < SONDE_COUNT_OF(pairs); i++) {
-        const double n = has[pairs[i].sum] && has[pairs[i].mean]
-                             ? saved[pairs[i].sum] / saved[pairs[i].mean]
-                             : 0.0;
+    for (size_t i = 0; i < SONDE_COUNT_OF(quotients); i++) {
+        const double n = quotients[i];
 
         /* rounded sums of both signs may cancel: then the quotient is no whole number */
         if (n > 0.5 && n < 1e15 && fabs(n - floor(n + 0.5)) < 0.1) {
@@ -236,45 +235,37 @@ static uint64_t implied_count(const double *saved, const bool *has)
     return 0;
 }
 
-static bool all_zero(const double *saved, const bool *has)
+static bool all_zero(const double *saved)
 {
     static const int magnitudes[] = {ABS_MAX, ABS_MEAN, ABS_SUM, L1, L2, ABS_L1, ABS_L2};
+    bool zero = saved[MIN] == 0.0 && saved[MAX] == 0.0;
 
     for (size_t i = 0; i < SONDE_COUNT_OF(magnitudes); i++) {
-        if (has[magnitudes[i]] && saved[magnitudes[i]] == 0.0) {
-            return true;
-        }
+        zero = zero || saved[magnitudes[i]] == 0.0;
     }
-    return has[MIN] && has[MAX] && saved[MIN] == 0.0 && saved[MAX] == 0.0;
+    return zero;
 }
 
 /* Vital signs from what was saved of a tensor of count elements (0: not known). */
-static void fill_row(const double *saved, const bool *has, uint64_t count,
-                     sonde__record_stats_row *row)
+static void fill_row(const double *saved, uint64_t count, sonde__record_stats_row *row)
 {
-    const double n = count > 0 ? (double)count : 1.0;
-    const double variance = has[VARIANCE] ? saved[VARIANCE]
-                            : has[STD]    ? saved[STD] * saved[STD]
-                                          : (double)NAN;
-    double l1 = first_of(saved, has, L1, ABS_SUM);
-    double l2 = first_of(saved, has, L2, ABS_L2);
+    const bool known = count > 0, ends = !isnan(saved[MIN]) && !isnan(saved[MAX]);
+    const double n = known ? (double)count : 1.0, unknown = (double)NAN;
+    const double l1 = first_of(first_of(saved[L1], saved[ABS_SUM]), saved[ABS_L1]);
+    const double l2 = first_of(saved[L2], saved[ABS_L2]);
+    const double largest = ends ? fmax(fabs(saved[MIN]), fabs(saved[MAX])) : unknown;
 
-    l1 = isnan(l1) && has[ABS_L1] ? saved[ABS_L1] : l1;
-    row->count = count > 0 ? count : 1;
-    row->min = has[MIN] ? saved[MIN] : (double)NAN;
-    row->max = has[MAX] ? saved[MAX] : (double)NAN;
-    row->abs_min = has[ABS_MIN] ? saved[ABS_MIN] : (double)NAN;
-    row->abs_max = has[ABS_MAX]           ? saved[ABS_MAX]
-                   : has[MIN] && has[MAX] ? fmax(fabs(saved[MIN]), fabs(saved[MAX]))
-                                          : (double)NAN;
-    row->mean = has[MEAN]               ? saved[MEAN]
-                : has[SUM] && count > 0 ? saved[SUM] / n
-                                        : (double)NAN;
-    row->sum = has[SUM] ? saved[SUM] : count > 0 ? row->mean * n : (double)NAN;
-    row->m2 = variance * n;
-    row->l1 = has[ABS_MEAN] && (count == 0 || isnan(l1)) ? saved[ABS_MEAN] * n : l1;
+    row->count = known ? count : 1;
+    row->min = saved[MIN];
+    row->max = saved[MAX];
+    row->abs_min = saved[ABS_MIN];
+    row->abs_max = first_of(saved[ABS_MAX], largest);
+    row->mean = first_of(saved[MEAN], known ? saved[SUM] / n : unknown);
+    row->sum = first_of(saved[SUM], known ? row->mean * n : unknown);
+    row->m2 = first_of(saved[VARIANCE], saved[STD] * saved[STD]) * n;
+    row->l1 = !isnan(saved[ABS_MEAN]) && (!known || isnan(l1)) ? saved[ABS_MEAN] * n : l1;
     row->sumsq = isnan(l2) ? row->m2 + n * row->mean * row->mean : l2 * l2;
-    if (all_zero(saved, has)) {
+    if (all_zero(saved)) {
         row->zero = row->count;
         row->min = row->max = row->abs_min = row->abs_max = row->mean = row->m2 = 0.0;
         row->l1 = row->sumsq = row->sum = 0.0;
@@ -302,24 +293,22 @@ sonde_err sonde__smdebug_row(sonde_trial *trial, sonde__trial_worker *worker,
 {
     sonde__smdebug *smdebug = trial->smdebug;
     const sonde__smdebug_group *group = &smdebug->groups[row];
-    double saved[SONDE__IMPORT_REDUCTIONS] = {0};
-    bool has[SONDE__IMPORT_REDUCTIONS] = {false};
-    uint64_t count = 0;
+    double saved[SONDE__IMPORT_REDUCTIONS];
 
     smdebug->row = (sonde__record_stats_row){.tensor = group->tensor};
+    for (int i = 0; i < SONDE__IMPORT_REDUCTIONS; i++) {
+        saved[i] = (double)NAN;
+    }
     for (uint32_t i = 0; i < group->count; i++) {
         const sonde__smdebug_record *record = &smdebug->records[group->first + i];
-        const sonde_err err =
-            read_number(trial, worker, group, record, &saved[record->reduction], diag);
 
-        if (err != SONDE_OK) {
-            return err;
-        }
-        has[record->reduction] = true;
+        SONDE__TRY(
+            read_number(trial, worker, group, record, &saved[record->reduction], diag));
         count_non_finite(saved[record->reduction], &smdebug->row);
     }
-    count = elements_of(info_of(trial, group->tensor));
-    fill_row(saved, has, count > 0 ? count : implied_count(saved, has), &smdebug->row);
+    const uint64_t count = elements_of(info_of(trial, group->tensor));
+
+    fill_row(saved, count > 0 ? count : implied_count(saved), &smdebug->row);
     *out = &smdebug->row;
     return SONDE_OK;
 }
