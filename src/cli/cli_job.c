@@ -138,7 +138,9 @@ static sonde_err draw_stand_in(const char *name, sonde_diag *diag)
     if (err != SONDE_OK) {
         return err;
     }
-    if (sonde_nn_dataset_open_named(name, SONDE_NN_TEST, path, &test, NULL) == SONDE_OK) {
+    if (sonde_nn_dataset_open(
+            path, SONDE_OPTIONS(sonde_nn_dataset, .name = name, .split = SONDE_NN_TEST),
+            &test, NULL) == SONDE_OK) {
         sonde_nn_dataset_destroy(test);
         return SONDE_OK;
     }
@@ -247,7 +249,7 @@ static sonde_err draw_samples(const cli_pictures *run, const char *path, sonde_d
     const char *labels[COUNT];
     const int64_t count = traits->count < COUNT ? traits->count : COUNT;
     size_t bytes = sonde_dtype_size(traits->dtype);
-    const size_t scratch = sonde_nn_dataset_scratch(run->train);
+    const size_t scratch = sonde_nn_dataset_get_traits(run->train)->scratch;
     unsigned char *pixels = NULL, *room = NULL;
     int64_t shape[4] = {count};
     sonde_images_plot plot = {.page = {.title = "Training samples"},

@@ -12,7 +12,7 @@
 #include <sonde/plot.h>
 
 #include "cli/cli.h"
-#include "cli/cli_rows.h"
+#include "cli/cells.h"
 
 /* A file (if one of that name exists, or it ends in .yaml, .yml, .json, .onnx or .plan),
  * else a built-in model. NULL: fashion_cnn. */

@@ -192,7 +192,9 @@ static sonde_err describe(const char *name, const char *folder, sonde_nn_split s
     int64_t *counts = NULL;
     sonde_err err = SONDE_OK;
 
-    SONDE__TRY(sonde_nn_dataset_open_named(name, split, folder, &set, diag));
+    SONDE__TRY(sonde_nn_dataset_open(
+        folder, SONDE_OPTIONS(sonde_nn_dataset, .name = name, .split = split), &set,
+        diag));
     counts =
         calloc((size_t)sonde_nn_dataset_get_traits(set)->classes + 1, sizeof *counts);
     if (counts == NULL) {
@@ -260,14 +262,14 @@ static sonde_err describe_file(const char *path, const char *split, bool json,
     sonde_nn_contents *contents = NULL;
     SONDE__TRY(sonde_nn_contents_open(path, test ? SONDE_NN_TEST : SONDE_NN_TRAIN,
                                       &contents, diag));
-    const sonde_nn_part *part = sonde_nn_contents_at(contents, 0);
-    if (!json && part != NULL && part->kind != SONDE_NN_PART_ARRAY) {
+    const sonde_nn_part *part = contents->parts;
+    if (!json && contents->count > 0 && part->kind != SONDE_NN_PART_ARRAY) {
         (void)printf("%s%s%s: %" PRId64 " rows\n", path, split != NULL ? ", " : "",
                      split != NULL ? split : "", part->shape[0]);
     } else if (!json) {
         (void)printf("%s\n", path);
     }
-    for (size_t i = 0; (part = sonde_nn_contents_at(contents, i)) != NULL; i++) {
+    for (; part < contents->parts + contents->count; part++) {
         if (json) {
             print_part_json(path, split, part);
         } else {
@@ -282,8 +284,8 @@ static int run_file_info(const char *path, bool json)
 {
     struct stat status;
     sonde_diag diag = {0};
-    const bool split = sonde_nn_dataset_is_table(path) && stat(path, &status) == 0 &&
-                       S_ISDIR(status.st_mode);
+    const bool split = sonde_nn_data_kind_at(path) == SONDE_NN_DATA_TABLE &&
+                       stat(path, &status) == 0 && S_ISDIR(status.st_mode);
     sonde_err err = describe_file(path, split ? "train" : NULL, json, &diag);
 
     if (err == SONDE_OK && split) {
@@ -298,7 +300,8 @@ static int run_info(const void *values, int argc, char **argv)
     sonde_diag diag = {0};
     sonde_err err = SONDE_OK;
 
-    if (sonde_nn_dataset_is_table(argv[0]) || sonde_nn_dataset_is_arrays(argv[0])) {
+    if (sonde_nn_data_kind_at(argv[0]) == SONDE_NN_DATA_TABLE ||
+        sonde_nn_data_kind_at(argv[0]) == SONDE_NN_DATA_ARRAYS) {
         return run_file_info(argv[0], asked->json);
     }
     err = describe(argv[0], asked->folder, SONDE_NN_TRAIN, asked->json, &diag);

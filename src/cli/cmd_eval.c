@@ -149,7 +149,7 @@ static sonde_err set_up(evaluation *run, const char *model, sonde_diag *diag)
     SONDE__TRY(cli_weights_load(run->job, run->model, asked->weights, model, diag));
     run->data = info->data_name;
     if (!sonde_nn_job_has_test(run->job) &&
-        !sonde_nn_dataset_has_split(info->data_path, SONDE_NN_TRAIN)) {
+        sonde_nn_data_kind_at(info->data_path) != SONDE_NN_DATA_SPLIT) {
         cli_warn(
             "%s has no folder test: all of its images are evaluated, those of training "
             "too",

@@ -9,7 +9,7 @@
 #include <sonde/trial.h>
 
 #include "cli/cli.h"
-#include "cli/cli_rows.h"
+#include "cli/cells.h"
 
 /* The values of --stat, as a paragraph of help. */
 #define CLI_STATISTICS                                                                   \
