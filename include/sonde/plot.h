@@ -183,19 +183,18 @@ SONDE_API SONDE_CHECKED sonde_err sonde_plot_curves(const char *path,
 
 /*
  * How a distribution changes: one column per step; a colour is the share of that step's
- * values in the bin at that height. Histograms may differ in edges and bins: each is
- * spread over common bins, in proportion to the overlap. A column reaches half-way to
- * its neighbours; columns closer than a pixel are averaged. A step without values stays
- * white.
+ * values in the row at that height. A column reaches half-way to its neighbours; columns
+ * closer than a pixel are averaged. A step without values stays white.
  *
- * SONDE_EINVAL: no histograms, steps not ascending, edges that are not finite or not in
- * order, or all histograms empty.
+ * SONDE_EINVAL: no steps, steps not ascending, no rows or more than 4096, low and high not
+ * finite or not in order, a count below 0 or not finite, or all counts 0.
  */
 typedef struct sonde_heatmap_plot {
     sonde_plot_page page;
-    const sonde_histogram *histograms; /* (count) */
-    const int64_t *steps;              /* (count), ascending; NULL: 0, 1, 2 ... */
-    size_t count;
+    const double *counts; /* (count, rows): values in each row, from the lowest */
+    const int64_t *steps; /* (count), ascending; NULL: 0, 1, 2 ... */
+    size_t count, rows;
+    double low, high;    /* the edges of all rows together */
     const char *x_label; /* NULL: "Step" */
     const char *y_label; /* NULL: none */
     bool median;         /* a line through the medians */
