@@ -306,12 +306,7 @@ static int run_tail(const void *values, int argc, char **argv)
         code = cli_fail(&diag);
     } else if (cli_interrupted()) {
         code = CLI_INTERRUPTED;
-    } else if (t.asked->follow && info.status == SONDE_RUN_CRASHED) {
-        char text[128];
-
-        cli_warn("%s: %s", argv[0],
-                 info.foreign ? cli_no_end_text(info.last_time, text, sizeof text)
-                              : "the writer disappeared without ending the run");
+    } else if (t.asked->follow && cli_warn_crashed(t.trial, argv[0])) {
         code = CLI_VERDICT;
     } else {
         code = cli_left_out_end(t.left_out);

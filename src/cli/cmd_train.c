@@ -5,7 +5,6 @@
 #include "cli/cli_findings.h"
 #include "base/fail.h"
 #include "cli/cli_job.h"
-#include "cli/cli_pictures.h"
 #include "cli/run_reading.h"
 
 #include <sonde/nn/option.h>
