@@ -66,8 +66,8 @@ static int run_list(const void *values, int argc, char **argv)
     const list_values *asked = values;
     const sonde_rule *rule = NULL;
 
-    if (argc > 0 && strcmp(argv[0], "looks") != 0) {
-        return cli_fail_text("rules list: '%s' (expected looks)", argv[0]);
+    if (argc > 0 && strcmp(argv[0], "schedule") != 0) {
+        return cli_fail_text("rules list: '%s' (expected schedule)", argv[0]);
     }
     if (argc > 0) {
         print_looks();
@@ -177,11 +177,12 @@ static const cli_option list_options[] = {
 
 const cli_command cli_rules_list = {
     .name = "rules list",
-    .arguments = "[looks]",
+    .arguments = "[schedule]",
     .summary = "list the rules",
     .details =
-        "Prints one line for each rule: its name and what it looks for. With the argument\n"
-        "looks: how often the default rules need each form of evidence, by role.",
+        "Prints one line for each rule: its name and the fault that it finds. With\n"
+        "the argument schedule: the steps at which the default rules need each form of\n"
+        "evidence, by role.",
     .options = list_options,
     .option_count = CLI_COUNT_OF(list_options),
     .most = 1,

@@ -389,7 +389,7 @@ static void what_does_not_fit_is_refused(void **state)
     expect_load_fails(&net, session, SONDE_ENOTFOUND, "No such file");
 
     must(sonde_nn_session_save(session, file, &engine_diag));
-    expect_load_fails(&second, by_adam, SONDE_EINVAL, "it was made with optimiser sgd");
+    expect_load_fails(&second, by_adam, SONDE_EINVAL, "it was made with optimizer sgd");
     must(sonde_nn_session_save(without, file, &engine_diag));
     expect_load_fails(&net, session, SONDE_ENOTFOUND,
                       "it has no tensor 'Accl1___fc1.weight'");

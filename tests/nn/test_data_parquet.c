@@ -96,7 +96,7 @@ static void expect_column(const char *column, const float wanted[4])
                                             .inputs = &column,
                                             .input_count = 1,
                                             .target = "",
-                                            .no_standardise = true};
+                                            .no_standardize = true};
     char path[DATA_PATH];
     sonde_nn_dataset *set = NULL;
 

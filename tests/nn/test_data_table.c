@@ -83,7 +83,7 @@ static void texts_name_classes(void **state)
                                       .inputs = &input,
                                       .input_count = 1,
                                       .target = "colour",
-                                      .no_standardise = true};
+                                      .no_standardize = true};
     sonde_nn_dataset *set = NULL;
 
     (void)state;
@@ -99,7 +99,7 @@ static void texts_name_classes(void **state)
 static void locales_change_nothing(void **state)
 {
     const sonde_nn_table_options options = {
-        .size = sizeof options, .target = "", .no_standardise = true, .test_share = 0.5};
+        .size = sizeof options, .target = "", .no_standardize = true, .test_share = 0.5};
     static const char *const locales[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "C"};
     sonde_nn_dataset *set = NULL;
     sonde_nn_sample sample;

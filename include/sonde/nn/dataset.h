@@ -181,7 +181,7 @@ typedef struct sonde_nn_table_options {
     size_t input_count;
     const char *target;  /* NULL: y, Y, target, label or class; "": none */
     bool numbers;        /* the target is numbers, not classes */
-    bool no_standardise; /* numbers stay as they are */
+    bool no_standardize; /* numbers stay as they are */
     sonde_nn_split split;
     double test_share; /* of the rows, drawn by seed; 0: a tenth */
     uint64_t seed;

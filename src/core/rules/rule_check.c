@@ -79,7 +79,7 @@ static sonde_err check_param(const sonde_rule *rule, size_t i, const char *path,
     (void)snprintf(what, sizeof what, "parameter '%s' is invalid", param->name);
     for (size_t j = 0; j < i && expected == NULL; j++) {
         if (sonde__strcasecmp(rule->params[j].name, param->name) == 0) {
-            expected = "a name of its own";
+            expected = "an unused name";
             (void)snprintf(what, sizeof what, "parameter '%s' occurs twice", param->name);
         }
     }

@@ -535,7 +535,7 @@ static sonde_err put_data(sonde__data_table *t, const sonde_nn_table_options *op
         for (size_t k = 0; k < t->count && t->training[i] == train; k++) {
             if (t->columns[k].values != NULL) {
                 put_inputs(&t->columns[k], t->columns[k].values[i],
-                           !options->no_standardise, out);
+                           !options->no_standardize, out);
                 out += t->columns[k].width;
             }
         }

@@ -142,7 +142,7 @@ static sonde_err open_table(const sonde_nn_job_info *info, sonde_nn_split split,
                   : info->data_target[0] != '\0'        ? info->data_target
                                                         : NULL,
         .numbers = info->target == SONDE_NN_TARGET_VALUES,
-        .no_standardise = info->no_standardise,
+        .no_standardize = info->no_standardize,
         .split = split,
         .test_share = (double)info->test_share,
         .seed = (uint64_t)info->split_seed};
