@@ -17,7 +17,7 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 
 S3, RECORD, CONTROL, RULES = "src/store/s3/", "src/core/record/", "src/core/control/", "src/core/rules/"
 WORDS = {"two": 2, "three": 3, "five": 5, "eight": 8, "ten": 10, "tenth": 10, "twenty": 20, "hundred": 100}
-CLOSELY = "define SONDE__CLOSELY \\ { \\ "
+CLOSELY = "define SONDE__CLOSELY SONDE__WHEN("
 LIMITS = [
     ("s3.md", "Files are closed after # seconds", RECORD + "recorder_spool.c", "STORED_SECONDS = #,"),
     ("s3.md", "(`segment_seconds`) or # MiB", RECORD + "recorder.c", "SEGMENT = # * 1024 * 1024"),
@@ -67,7 +67,7 @@ LIMITS = [
     ("../include/sonde/recorder.h", "size_t segment_bytes; /* 0: # MiB */", RECORD + "recorder.c", "SEGMENT = # * 1024 * 1024"),
     ("../include/sonde/recorder.h", "double segment_seconds; /* 0: # s */", RECORD + "recorder.c", " SECONDS = #,"),
     ("../include/sonde/recorder.h", "without progress; 0: # s; INFINITY", RECORD + "writer.h", "SONDE__RECORD_WAIT #.0"),
-    ("../include/sonde/recorder.h", "zstd level #, bytes shuffled", RECORD + "compress.c", "LEVEL = #,"),
+    ("../include/sonde/recorder.h", "zstd level #, bytes shuffled", RECORD + "record_tensors.c", "LEVEL = #,"),
     ("../include/sonde/recorder.h", "long create (# s longer) and close", RECORD + "recorder_spool.c", "SLOW #.0"),
     ("../include/sonde/hook.h", "A collection that is saved; at most #.", "src/core/observe/collections.h", "SONDE__MOST_COLLECTIONS = #"),
     ("python.md", "| weights | the first # steps of a mode", "src/core/rules/builtin/builtin.h", CLOSELY + ".first = #,"),
