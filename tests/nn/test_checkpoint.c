@@ -268,7 +268,7 @@ static void what_cannot_be_carried_is_refused(void **state)
     expect_err(SONDE_EINVAL, sonde_nn_session_carry(b, a, &engine_diag));
     expect_line("session: two models (expected two sessions of one model)");
     expect_err(SONDE_EINVAL, sonde_nn_session_carry(c, a, &engine_diag));
-    expect_line("session: optimiser sgd (expected adam)");
+    expect_line("session: optimizer sgd (expected adam)");
     expect_err(SONDE_EINVAL, sonde_nn_session_carry(inference, a, &engine_diag));
     expect_err(SONDE_EINVAL, sonde_nn_session_carry(d, c, &engine_diag));
     assert_string_equal(engine_diag.where, "session");
