@@ -257,7 +257,7 @@ static const cli_option query_options[] = {
     OPTION("steps", 0, CLI_TEXT, "A:B", steps,
            "read only steps A to B - 1; also A:, :B or A"),
     OPTION("mode", 'm', CLI_TEXT, "MODE", mode,
-           "steps of train, eval or predict (global: all modes)"),
+           "read the steps of train, eval or predict (global: all modes)"),
     OPTION("worker", 'w', CLI_COUNT, "RANK", worker,
            "read this worker (default: the first that has the tensor)"),
     OPTION("format", 0, CLI_TEXT, "FORMAT", format,

@@ -326,7 +326,7 @@ static const cli_option tail_options[] = {
     OPTION("stat", 0, CLI_TEXT, "STAT[,STAT...]", stats,
            "print these statistics of larger tensors (mean,std,min,max)"),
     OPTION("mode", 'm', CLI_TEXT, "MODE", mode,
-           "steps of train, eval or predict (global: all modes)"),
+           "read the steps of train, eval or predict (global: all modes)"),
     OPTION("worker", 'w', CLI_COUNT, "RANK", worker,
            "read this worker (default: the first that has the tensor)"),
     OPTION("time", 0, CLI_FLAG, NULL, time, "start each line with the time of its step"),

@@ -199,7 +199,7 @@ const sonde__op_layer sonde__layer_multihead_attention = {
                DROPOUT, BIAS, CAUSAL},
     .help =
         "attention of (N, T, E) to itself, or of a query to key and value, in heads; a "
-        "second or fourth input is the mask: a bool says which keys take part, a float "
+        "second or fourth input is the mask: a bool selects the keys, a float "
         "is added",
     .params = multihead_params,
     .build = build_multihead,
