@@ -96,6 +96,8 @@ SONDE_API SONDE_CHECKED sonde_err sonde_anchors_attach(sonde_anchors *anchors,
                                                        sonde_observer *observer,
                                                        sonde_diag *diag);
 
+/* The i-th name added; NULL: there are fewer. Borrowed. */
+SONDE_API const char *sonde_anchors_name(const sonde_anchors *anchors, size_t i);
 /*
  * The values of the last call, contiguous, borrowed until the next call begins. An
  * unknown name: SONDE_ENOTFOUND with the nearest; before the first call, or if the call

@@ -12,7 +12,6 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "base/number.h"
-#include "nn/graph/stored_tensors.h"
 
 #include <sonde/safetensors.h>
 
@@ -232,7 +231,7 @@ static sonde_err check(const sonde_nn_session *session, const sonde_safetensors 
     SONDE__TRY(read_info(file, path, &info, diag));
     if (session->training && strcmp(optimizer, optimizer_name(session)) != 0) {
         return sonde__fail(diag, SONDE_EINVAL, path, optimizer_name(session),
-                           "it was made with optimiser %s", optimizer);
+                           "it was made with optimizer %s", optimizer);
     }
     *step = info.step;
     return sonde__graph_check_stored(file, path, named, count, false, diag);
@@ -292,7 +291,7 @@ static sonde_err check_states(const sonde_nn_session *next, const sonde_nn_sessi
         if (!state->accumulator && find_state(last, state->name) == NULL) {
             return sonde__fail(
                 diag, SONDE_EINVAL, "session",
-                "the same optimiser, with the same numbers fixed by compile",
+                "the same optimizer, with the same numbers fixed by compile",
                 "the other session has no '%s'", state->name);
         }
     }
@@ -319,7 +318,7 @@ static sonde_err check_pair(const sonde_nn_session *session, const sonde_nn_sess
     }
     if (session->optimizer.kind != last->optimizer.kind) {
         return sonde__fail(diag, SONDE_EINVAL, "session",
-                           sonde_nn_optimizer_name(last->optimizer.kind), "optimiser %s",
+                           sonde_nn_optimizer_name(last->optimizer.kind), "optimizer %s",
                            sonde_nn_optimizer_name(session->optimizer.kind));
     }
     err = check_states(session, last, diag);
