@@ -306,12 +306,7 @@ static int run_tail(const void *values, int argc, char **argv)
         code = cli_fail(&diag);
     } else if (cli_interrupted()) {
         code = CLI_INTERRUPTED;
-    } else if (t.asked->follow && info.status == SONDE_RUN_CRASHED) {
-        char text[128];
-
-        cli_warn("%s: %s", argv[0],
-                 info.foreign ? cli_no_end_text(info.last_time, text, sizeof text)
-                              : "the writer disappeared without ending the run");
+    } else if (t.asked->follow && cli_warn_crashed(t.trial, argv[0])) {
         code = CLI_VERDICT;
     } else {
         code = cli_left_out_end(t.left_out);
@@ -331,7 +326,7 @@ static const cli_option tail_options[] = {
     OPTION("stat", 0, CLI_TEXT, "STAT[,STAT...]", stats,
            "print these statistics of larger tensors (mean,std,min,max)"),
     OPTION("mode", 'm', CLI_TEXT, "MODE", mode,
-           "steps of train, eval or predict (global: all modes)"),
+           "read the steps of train, eval or predict (global: all modes)"),
     OPTION("worker", 'w', CLI_COUNT, "RANK", worker,
            "read this worker (default: the first that has the tensor)"),
     OPTION("time", 0, CLI_FLAG, NULL, time, "start each line with the time of its step"),

@@ -254,6 +254,25 @@ error:
     return err;
 }
 
+sonde_export_options cli_rows(const uint32_t *ids, size_t count, const cli_range *range,
+                              const cli_stats *stats, size_t *left_out)
+{
+    static const uint32_t none = 0; /* NULL would mean all */
+    sonde_export_options options = sonde_export_options_default();
+
+    options.ids = ids != NULL ? ids : &none;
+    options.id_count = count;
+    options.mode = range->mode;
+    options.begin = range->begin;
+    options.end = range->end;
+    options.worker = range->worker;
+    options.stats = stats->item;
+    options.stat_count = stats->count;
+    options.report_line = cli_left_out;
+    options.user = left_out;
+    return options;
+}
+
 bool cli_is_number(const sonde_tensor_info *info)
 {
     const sonde_view shape = sonde_view_of(info->dtype, info->rank, info->shape, NULL);
@@ -510,6 +529,21 @@ const char *cli_no_end_text(int64_t last_time, char *buf, size_t size)
                        cli_duration_text(cli_age(last_time), age, sizeof age));
     }
     return buf;
+}
+
+bool cli_warn_crashed(const sonde_trial *trial, const char *path)
+{
+    sonde_run_info info;
+    char text[128];
+
+    sonde_trial_describe(trial, &info);
+    if (info.status != SONDE_RUN_CRASHED) {
+        return false;
+    }
+    cli_warn("%s: %s", path,
+             info.foreign ? cli_no_end_text(info.last_time, text, sizeof text)
+                          : "the writer disappeared without ending the run");
+    return true;
 }
 
 double cli_age(int64_t time)

@@ -349,7 +349,7 @@ static void plans_are_described(void **state)
     engine_net_fini(&net);
 }
 
-/* Taps that the saved session lacked need other memory: it is compiled anew, or refused. */
+/* Taps that the saved session lacked need other memory: it is compiled again, or refused. */
 static void other_sessions_are_told_apart(void **state)
 {
     const setting s = {1, 1, 1, false, false, SONDE_NN_SGD};

@@ -8,7 +8,7 @@
 #include "trial/run_folder.h"
 
 #include "base/macros.h"
-#include "trial/smdebug_event.h"
+#include "trial/smdebug.h"
 
 #include <sonde/error.h>
 

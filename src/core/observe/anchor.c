@@ -374,7 +374,7 @@ sonde_err sonde_anchors_add(sonde_anchors *anchors, const char *name, const char
                            "an anchor added after attach");
     }
     if (find(anchors, name) != NULL) {
-        return sonde__fail(diag, SONDE_EEXIST, where, "a name of its own",
+        return sonde__fail(diag, SONDE_EEXIST, where, "an unused name",
                            "another anchor has this name");
     }
     if (mode == SONDE_ANCHOR_DEFAULT) {

@@ -299,7 +299,7 @@ static sonde_err add_column(sonde_outfeed *queue, uint32_t id,
 
     (void)sonde__outfeed_where(queue, where, sizeof where);
     if (taken != SONDE__NO_NAME) {
-        return sonde__fail(diag, SONDE_EEXIST, where, "a key of its own",
+        return sonde__fail(diag, SONDE_EEXIST, where, "an unused key",
                            "'%.100s' would have the key '%.100s', which '%.100s' has",
                            info->name, key, queue->columns[taken].tensor);
     }

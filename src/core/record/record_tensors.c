@@ -222,7 +222,7 @@ static sonde_err restore_line(sonde__record_tensors *tensors, const char *line,
         (escaped != NULL &&
          sonde__names_find(&tensors->names, escaped) != SONDE__NO_NAME)) {
         err = sonde__fail(diag, SONDE_EFORMAT, where,
-                          "a tensor with the next id and a name of its own",
+                          "a tensor with the next id and an unused name",
                           "line %lu is damaged", (unsigned long)id + 1);
     } else if (escaped == NULL || !add_name(tensors, escaped)) {
         err = sonde__fail_nomem(diag, "the catalogue");

@@ -284,7 +284,7 @@ sonde_err sonde_trial_value(sonde_trial *trial, uint32_t id, const sonde_trial_a
 
 bool sonde_trial_is_mapped(const sonde_trial *trial, const sonde_view *value)
 {
-    return trial != NULL && value != NULL && trial->format == NULL &&
+    return trial != NULL && value != NULL && trial->smdebug == NULL &&
            value->data != (const void *)trial->value.bytes;
 }
 

@@ -208,7 +208,7 @@ static sonde_err fail_unavailable(const sonde_trial *trial, int64_t step, sonde_
         return sonde__fail(diag, SONDE_EEND, trial->path, NULL,
                            "the run %s at %s step %lld, before step %lld",
                            trial->status == SONDE_RUN_ENDED ? "ended"
-                           : trial->format != NULL          ? "stopped without an end"
+                           : trial->smdebug != NULL         ? "stopped without an end"
                                                             : "crashed",
                            sonde_mode_name(mode), (long long)last, (long long)step);
     }

@@ -23,7 +23,7 @@ static sonde_anchor_options anchor_options(const sonde_nn_session *session)
 
 /*
  * With G > 1 or R > 1 a parameter is observed at every micro-batch, before the update. Its
- * final value is the one after the update, which has a name of its own.
+ * final value is the one after the update, which has an unused name.
  */
 static const char *final_name(const sonde_nn_session *session, const char *tensor,
                               sonde_anchor_mode mode, char *buf, size_t size)
@@ -255,7 +255,7 @@ error:
     return err;
 }
 
-/* The name of the value that a print shows: the print has a name of its own. */
+/* The name of the value that a print shows: the print has an unused name. */
 static const char *printed_name(const sonde__op_graph *graph, sonde__op_value value)
 {
     size_t op = sonde__plan_producer(graph, value);

@@ -287,7 +287,7 @@ static sonde_err find_checkpoint(sonde_nn_trainer *trainer, sonde_diag *diag)
                            strlen(asked));
     }
     if (asked[0] == '\0' && access(trainer->resume, F_OK) != 0) {
-        sonde__train_warn(trainer, "%s: no checkpoint yet; training begins at step 0",
+        sonde__train_warn(trainer, "%s: no checkpoint yet; training starts at step 0",
                           trainer->resume);
         trainer->resume[0] = '\0';
         return SONDE_OK;
