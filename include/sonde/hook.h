@@ -68,7 +68,8 @@ SONDE_API SONDE_CHECKED sonde_err sonde_hook_parse(const char *text, size_t size
 
 /* More of a configuration, before the first step; later SONDE_ESTATE. text: a part of a
  * file, in YAML or JSON, without options of the run: schedules, reductions, collections.
- * After an error the parts before it stay: close the hook.
+ * A hook has at most 64 collections. After an error the parts before it stay: close the
+ * hook.
  *
  *     every: 100
  *     collections: {mine: {include: [fc1.*], reductions: mean,norms, train: {every: 10}}}
