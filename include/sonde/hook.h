@@ -4,11 +4,11 @@
  * A hook is a configuration that becomes taps on a producer's observer, and the run that
  * they record into. Two producers take one:
  *   - a program with a loop of its own gives it to a watch (<sonde/watch.h>);
- *   - a session of Sonde's engine takes it before compile (sonde_nn_session_attach_hook).
+ *   - a session of Sonde's engine takes it before compile (sonde_nn_session_set).
  *
  * It is configured in C, by a file in JSON or YAML (docs/recording.md), or by smdebug's
  * configuration file as it is. A tensor belongs to every collection that matches it. It
- * is saved if any of them is due (<sonde/save_config.h>): its raw value once, and all of
+ * is saved if any of them is due (<sonde/schedule.h>): its raw value once, and all of
  * their reductions.
  *
  * Vital signs are recorded as well, unless no_vitals: those of losses at every step, and
@@ -27,10 +27,10 @@
 #ifndef SONDE_HOOK_H
 #define SONDE_HOOK_H
 
-#include <sonde/options.h>
+#include <sonde/export.h>
 #include <sonde/observer.h>
 #include <sonde/recorder.h>
-#include <sonde/save_config.h>
+#include <sonde/schedule.h>
 
 #ifdef __cplusplus
 extern "C" {

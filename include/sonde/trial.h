@@ -20,7 +20,7 @@
 #define SONDE_TRIAL_H
 
 #include <sonde/alloc.h>
-#include <sonde/options.h>
+#include <sonde/export.h>
 #include <sonde/catalogue.h>
 #include <sonde/reduction.h>
 #include <sonde/sketch.h>

@@ -5,9 +5,8 @@
 #include "cli/cli_job.h"
 #include "cli/run_reading.h"
 
-#include <sonde/nn/fetch.h>
-#include <sonde/nn/option.h>
-#include <sonde/nn/synth.h>
+#include <sonde/nn/dataset.h>
+#include <sonde/nn/job.h>
 #include <sonde/plot.h>
 
 #include <inttypes.h>
@@ -74,14 +73,14 @@ sonde_err cli_job_open(const char *text, sonde_nn_job **out, sonde_diag *diag)
     return sonde_nn_job_builtin(text, out, diag);
 }
 
-sonde_err cli_weights_load(const sonde_nn_job *job, sonde_nn_model *model,
-                           const char *path, const char *text, sonde_diag *diag)
+sonde_err cli_weights_load(sonde_nn_job *job, sonde_nn_model *model, const char *path,
+                           const char *text, sonde_diag *diag)
 {
     const char *file = path != NULL ? path : "sonde-out/model.safetensors";
     sonde_err err = SONDE_OK;
 
-    if (path == NULL &&
-        ((text != NULL && ends_with(text, ".onnx")) || sonde_nn_job_has_weights(job))) {
+    if (path == NULL && ((text != NULL && ends_with(text, ".onnx")) ||
+                         sonde_nn_job_get_info(job)->has_weights)) {
         return SONDE_OK; /* it has its own */
     }
     err = sonde_nn_model_load(model, file, diag);

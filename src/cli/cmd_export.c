@@ -156,7 +156,8 @@ static sonde_err export_model(const export_values *asked, char **argv, sonde_dia
     SONDE__TRY_DONE(cli_weights_load(job, model, asked->weights, argv[0], diag));
     err = sonde_nn_onnx_save(model, argv[1], diag);
     if (err == SONDE_OK && !asked->quiet) {
-        (void)printf("%s: %zu parameters\n", argv[1], sonde_nn_parameter_count(model));
+        (void)printf("%s: %zu parameters\n", argv[1],
+                     sonde_nn_model_get_info(model).parameter_count);
     }
 
 done:

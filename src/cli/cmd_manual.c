@@ -4,7 +4,7 @@
  */
 #include "cli/cli.h"
 
-#include <sonde/nn/option.h>
+#include <sonde/nn/job.h>
 
 #include <ctype.h>
 #include <string.h>

@@ -11,10 +11,9 @@
 #include "cli/run_reading.h"
 
 #include <sonde/nn/evaluator.h>
-#include <sonde/nn/metrics.h>
-#include <sonde/nn/option.h>
+#include <sonde/nn/job.h>
 #include <sonde/nn/session.h>
-#include <sonde/nn/tokenizer.h>
+#include <sonde/nn/dataset.h>
 #include <sonde/plot.h>
 
 #include <math.h>
@@ -334,8 +333,9 @@ static sonde_err set_up(prediction *run, sonde_diag *diag)
     options.fixed_batch = true;
     options.threads = info->options.threads;
     options.plan_cache = info->options.plan_cache;
-    SONDE__TRY(sonde_nn_inference_session(run->model, &options, &run->session, diag));
-    return sonde_nn_session_set_mode(run->session, SONDE_MODE_PREDICT, diag);
+    SONDE__TRY(sonde_nn_session_create(run->model, &options, NULL, &run->session, diag));
+    return sonde_nn_session_set(
+        run->session, SONDE_OPTIONS(sonde_nn_session, .mode = SONDE_MODE_PREDICT), diag);
 }
 
 /* A file that cannot be read does not end the others. */

@@ -6,7 +6,7 @@
 #include "base/fail.h"
 #include "cli/run_reading.h"
 
-#include <sonde/report.h>
+#include <sonde/plot.h>
 #include <sonde/rules.h>
 
 #include <inttypes.h>

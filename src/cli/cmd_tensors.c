@@ -6,7 +6,7 @@
 #include "base/fail.h"
 #include "cli/run_reading.h"
 
-#include <sonde/nn/option.h>
+#include <sonde/nn/job.h>
 #include <sonde/nn/session.h>
 
 #include <stdlib.h>
@@ -35,7 +35,7 @@ static void release(compiled *work)
 /* The job's groups of parameters: each has numbers of its own among the tensors. */
 static sonde_err add_groups(compiled *work, sonde_diag *diag)
 {
-    const size_t count = sonde_nn_job_group_count(work->job);
+    const size_t count = sonde_nn_job_get_info(work->job)->group_count;
 
     for (size_t i = 0; i < count; i++) {
         sonde_nn_job_group group;
@@ -101,10 +101,10 @@ static sonde_err compile(const tensors_values *asked, const char *job, compiled 
     SONDE__TRY(sonde_nn_job_build(work->job, &work->model, diag));
     SONDE__TRY(load_weights(asked, job, work, diag));
     err = asked->inference
-              ? sonde_nn_inference_session(work->model, &info->options, &work->session,
-                                           diag)
-              : sonde_nn_training_session(work->model, &info->options, &info->optimizer,
-                                          &work->session, diag);
+              ? sonde_nn_session_create(work->model, &info->options, NULL, &work->session,
+                                        diag)
+              : sonde_nn_session_create(work->model, &info->options, &info->optimizer,
+                                        &work->session, diag);
     if (err == SONDE_OK && !asked->inference) {
         err = add_groups(work, diag);
     }
@@ -216,9 +216,10 @@ static int run_compile(const void *values, int argc, char **argv)
               ? sonde_nn_session_dump(work.session, asked->dump, stdout, &diag)
               : describe(&work, &diag);
     if (err == SONDE_OK && asked->save != NULL) {
-        err = sonde_nn_job_save_plan(
-            work.job, work.session, asked->save,
-            asked->weights != NULL || sonde_nn_job_has_weights(work.job), &diag);
+        err = sonde_nn_job_save_plan(work.job, work.session, asked->save,
+                                     asked->weights != NULL ||
+                                         sonde_nn_job_get_info(work.job)->has_weights,
+                                     &diag);
     }
 
 done:

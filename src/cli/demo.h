@@ -1,14 +1,14 @@
 /*
  * demo.h - networks that really go wrong, and the same ones repaired.
  *
- * A demo is a job file in examples/demos (<sonde/nn/demo.h>). The record is never
+ * A demo is a job file in examples/demos (<sonde/nn/job.h>). The record is never
  * edited: the rules find what the network did.
  */
 #ifndef SONDE_CLI_DEMO_H
 #define SONDE_CLI_DEMO_H
 
 #include <sonde/nn/dataset.h>
-#include <sonde/nn/demo.h>
+#include <sonde/nn/job.h>
 #include <sonde/rules.h>
 
 #include "cli/cli.h"

@@ -10,8 +10,8 @@
 #include "cli/demo.h"
 #include "cli/run_reading.h"
 
-#include <sonde/nn/option.h>
-#include <sonde/nn/synth.h>
+#include <sonde/nn/job.h>
+#include <sonde/nn/dataset.h>
 #include <sonde/nn/trainer.h>
 
 #include <math.h>
@@ -338,8 +338,8 @@ static sonde_err set_options(running *run, sonde_diag *diag)
 /* The faults of initial weights. */
 static void set_weights(const running *run)
 {
-    for (size_t i = 0; i < sonde_nn_parameter_count(run->model); i++) {
-        const sonde_view view = sonde_nn_parameter_view(run->model, i);
+    for (size_t i = 0; i < sonde_nn_model_get_info(run->model).parameter_count; i++) {
+        const sonde_view view = sonde_nn_parameter(run->model, i).view;
         const int64_t count = sonde_view_count(&view);
         float *values = view.data;
 
@@ -356,8 +356,9 @@ static void leave_out(const running *run)
     const char *module = run->demo->frozen;
     const size_t length = module != NULL ? strlen(module) : 0;
 
-    for (size_t i = 0; length > 0 && i < sonde_nn_parameter_count(run->model); i++) {
-        const char *name = sonde_nn_parameter_name(run->model, i);
+    for (size_t i = 0;
+         length > 0 && i < sonde_nn_model_get_info(run->model).parameter_count; i++) {
+        const char *name = sonde_nn_parameter(run->model, i).name;
 
         if (strncmp(name, module, length) == 0 && name[length] == '.') {
             sonde_nn_parameter_leave_out(run->model, i, true);
@@ -438,8 +439,9 @@ static sonde_err on_step(void *user, const sonde_nn_step *step, sonde_diag *diag
     }
     if (run->demo->decay > 0.0F) {
         run->info->optimizer.learning_rate *= run->demo->decay;
-        return sonde_nn_session_set_optimizer(sonde_nn_trainer_session(run->trainer),
-                                              &run->info->optimizer, diag);
+        return sonde_nn_session_set_optimizer(
+            sonde_nn_trainer_get_info(run->trainer).session, NULL, &run->info->optimizer,
+            diag);
     }
     return SONDE_OK;
 }

@@ -8,7 +8,7 @@
 #include "plot/scene.h"
 #include "base/fail.h"
 #include "base/macros.h"
-#include "base/point.h"
+#include "base/number.h"
 #include "base/whole_file.h"
 
 #include <sonde/text.h>

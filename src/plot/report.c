@@ -4,13 +4,13 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "base/point.h"
+#include "base/number.h"
 #include "base/whole_file.h"
 #include "plot/axes.h"
 #include "plot/report.h"
 
 #include <sonde/error.h>
-#include <sonde/report.h>
+#include <sonde/plot.h>
 
 #include <math.h>
 #include <stdbool.h>

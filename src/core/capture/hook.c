@@ -6,7 +6,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "storage/store.h"
-#include "base/given.h"
+#include "base/options.h"
 
 #include <sonde/log.h>
 

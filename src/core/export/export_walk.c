@@ -8,7 +8,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "export/export.h"
-#include "base/given.h"
+#include "base/options.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -17,14 +17,6 @@
 #include <sys/stat.h>
 
 enum { OFTEN = 64 }; /* values between two calls of progress */
-
-void sonde_export_options_fill(sonde_export_options *options, size_t size)
-{
-    const sonde_export_options usual = {
-        .size = size, .mode = SONDE_MODE_GLOBAL, .worker = -1};
-
-    sonde__given_defaults(options, size, &usual, sizeof usual);
-}
 
 /* --- options ---------------------------------------------------------------------- */
 

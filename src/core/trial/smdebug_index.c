@@ -15,7 +15,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "base/point.h"
+#include "base/number.h"
 #include "trial/smdebug.h"
 #include "observe/tensor_roles.h"
 #include "trial/trial_state.h"

@@ -4,7 +4,7 @@
 #include "nn/run/session_state.h"
 #include "base/fail.h"
 #include "base/macros.h"
-#include "base/given.h"
+#include "base/options.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ void sonde_nn_options_fill(sonde_nn_options *options, size_t size)
     const sonde_nn_options usual = {.size = size,
                                     .device_iterations = 1,
                                     .gradient_accumulation = 1,
-                                    .replication_factor = 1,
+                                    .replicas = 1,
                                     .reduction = SONDE_NN_REDUCTION_MEAN,
                                     .output_mode = SONDE_ANCHOR_DEFAULT,
                                     .output_period = 1};
@@ -48,7 +48,7 @@ sonde_err sonde__session_options_override(sonde_nn_options *options, bool traini
 {
     int64_t iterations = options->device_iterations;
     int64_t accumulation = options->gradient_accumulation;
-    int64_t replicas = options->replication_factor;
+    int64_t replicas = options->replicas;
     int64_t threads = options->threads, seed = (int64_t)options->random_seed;
     const struct {
         const char *variable;
@@ -84,7 +84,7 @@ sonde_err sonde__session_options_override(sonde_nn_options *options, bool traini
     }
     options->device_iterations = (int)iterations;
     options->gradient_accumulation = (int)accumulation;
-    options->replication_factor = (int)replicas;
+    options->replicas = (int)replicas;
     options->threads = (int)threads;
     options->random_seed = (uint64_t)seed;
     return SONDE_OK;
@@ -97,7 +97,7 @@ sonde_err sonde__session_options_check(const sonde_nn_options *options, bool tra
 
     if (__builtin_mul_overflow((int64_t)options->device_iterations *
                                    options->gradient_accumulation,
-                               options->replication_factor, &micro_batches)) {
+                               options->replicas, &micro_batches)) {
         micro_batches = INT64_MAX;
     }
     const struct {
@@ -114,7 +114,7 @@ sonde_err sonde__session_options_check(const sonde_nn_options *options, bool tra
          "mean (0) or sum (1)"},
         {"gradient_accumulation", options->gradient_accumulation, 1,
          training ? INT32_MAX : 1, "1 for an inference session"},
-        {"replication_factor", options->replication_factor, 1, 1024, "1 to 1024"},
+        {"replicas", options->replicas, 1, 1024, "1 to 1024"},
         {"execution", options->execution, SONDE_NN_PIPELINED, SONDE_NN_SEQUENTIAL,
          "pipelined (0), sharded (1) or sequential (2)"},
         {"batch_size", options->batch_size, 0, INT32_MAX, "1 to 2147483647"},

@@ -19,7 +19,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "base/random.h"
-#include "base/point.h"
+#include "base/number.h"
 
 #include <sonde/log.h>
 

@@ -31,7 +31,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "base/point.h"
+#include "base/number.h"
 
 #include <ctype.h>
 #include <stdlib.h>

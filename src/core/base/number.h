@@ -1,11 +1,11 @@
 /*
- * point.h - text in the locale "C", whatever the locale of the program. Internal.
+ * number.h - text in the locale "C", whatever the locale of the program. Internal.
  *
  * These are the functions of C without the two underscores: fractions have a point, and I
  * is the capital of i (in Turkish it is not). tools/check-names looks for others.
  */
-#ifndef SONDE_BASE_POINT_H
-#define SONDE_BASE_POINT_H
+#ifndef SONDE_BASE_NUMBER_H
+#define SONDE_BASE_NUMBER_H
 
 #include <sonde/error.h>
 

@@ -1,7 +1,7 @@
 /*
- * object.c - loads a shared object from beside a library.
+ * shared_object.c - loads a shared object from beside a library.
  */
-#include "base/object.h"
+#include "base/shared_object.h"
 
 #include <sonde/text.h>
 

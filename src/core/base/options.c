@@ -1,7 +1,7 @@
 /*
- * given.c - option structs of another version's size.
+ * options.c - option structs of another version's size.
  */
-#include "base/given.h"
+#include "base/options.h"
 
 #include "base/fail.h"
 

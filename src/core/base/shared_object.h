@@ -1,11 +1,11 @@
 /*
- * object.h - a part of Sonde in a shared object of its own, loaded when it is needed.
+ * shared_object.h - a part of Sonde in a shared object of its own, loaded when it is needed.
  *
  * Such an object lies in the folder "sonde" beside the library that needs it, and gives a
  * table of functions.
  */
-#ifndef SONDE_BASE_OBJECT_H
-#define SONDE_BASE_OBJECT_H
+#ifndef SONDE_BASE_SHARED_OBJECT_H
+#define SONDE_BASE_SHARED_OBJECT_H
 
 #include <sonde/export.h>
 

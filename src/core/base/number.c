@@ -1,8 +1,8 @@
 /*
- * point.c - see point.h. For numbers, the locale is set for the calling thread, for the
+ * number.c - see number.h. For numbers, the locale is set for the calling thread, for the
  * call; letters are those of ASCII.
  */
-#include "base/point.h"
+#include "base/number.h"
 
 #include <locale.h>
 #include <pthread.h>
