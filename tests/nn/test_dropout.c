@@ -223,7 +223,7 @@ typedef struct how {
 static void open_session(engine_net *net, const how *h, engine_sink *sink,
                          sonde_nn_session **session)
 {
-    const sonde_schedule always = sonde_schedule_always();
+    const sonde_schedule always = sonde_schedule_every(1);
     const sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(0.05F, 0.9F);
     sonde_nn_options options;
 

@@ -103,7 +103,7 @@ typedef struct job {
 static void open_job(job *j, const how *h)
 {
     const sonde_schedule when =
-        h->every > 0 ? sonde_schedule_every(h->every) : sonde_schedule_always();
+        h->every > 0 ? sonde_schedule_every(h->every) : sonde_schedule_every(1);
     sonde_nn_options options;
 
     h->build(&j->net, 6);

@@ -64,7 +64,7 @@ static sonde_err make_states(const sonde__plan_program *program, const sonde__pl
     plan->state_count = (size_t)graph->state_count;
     plan->states = sonde__calloc(plan->state_count, sizeof *plan->states);
     if (plan->states == NULL) {
-        return sonde__fail_nomem(diag, "the optimiser's state");
+        return sonde__fail_nomem(diag, "the optimizer's state");
     }
     for (size_t i = 0; i < plan->step_count; i++) {
         for (int k = 0; k < plan->steps[i].call.in_count; k++) {
@@ -81,7 +81,7 @@ static sonde_err make_states(const sonde__plan_program *program, const sonde__pl
     plan->state_bytes = floats * sizeof(float);
     plan->state_block = sonde__plan_take_pages(plan->state_bytes, true);
     if (plan->state_block == NULL) {
-        return sonde__fail_nomem(diag, "the optimiser's state");
+        return sonde__fail_nomem(diag, "the optimizer's state");
     }
     floats = 0;
     for (size_t i = 0; i < plan->state_count; i++) {
@@ -336,7 +336,7 @@ sonde_err sonde__pass_plan(const sonde__plan_program *program, const uint32_t *i
         return sonde__fail_nomem(diag, "the buffers of a replica");
     }
     if (!make_live(program, device->first, plan)) {
-        return sonde__fail_nomem(diag, "the optimiser's numbers");
+        return sonde__fail_nomem(diag, "the optimizer's numbers");
     }
     point_leaves(program, device->first, plan);
     err = make_calls(plan, diag);

@@ -147,7 +147,7 @@ static sonde_err take_group(sonde__plan_program *program,
 
         *taken = *taken == 0 ? group : *taken;
     }
-    sonde_selector_free_ids(ids);
+    sonde_release(ids);
     return count > 0 ? SONDE_OK
                      : sonde__fail(diag, SONDE_ENOTFOUND, given->name,
                                    "a selector of parameters",

@@ -189,7 +189,7 @@ static sonde__op_value build_multihead(const sonde__op_builder *builder,
 SONDE__LAYER(
     multihead_attention, self_attention, 1,
     "attention of (N, T, E) to itself, or of a query to key and value, in heads; a "
-    "second or fourth input is the mask: a bool says which keys take part, a float "
+    "second or fourth input is the mask: a bool selects the keys, a float "
     "is added",
     .optional = 3,
     .fields = {SONDE__FIELD("num_heads", SONDE__FIELD_WHOLE, attention.heads, (double)NAN,
