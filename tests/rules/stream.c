@@ -310,13 +310,24 @@ static void expect(stream *s, const stream_case *c)
     }
     if (c->about != NULL) {
         found = expect_found(s, c->about, c->at, SONDE_MAX(c->findings, (size_t)1));
-        assert_true(c->statistic == NULL || strcmp(found->statistic, c->statistic) == 0 ||
-                    strstr(found->message, c->statistic) != NULL);
+        if (c->statistic != NULL && c->statistic[0] == '!') {
+            assert_null(strstr(found->message, c->statistic + 1));
+        } else if (c->statistic != NULL && strcmp(found->statistic, c->statistic) != 0) {
+            assert_non_null(strstr(found->message, c->statistic));
+        }
         assert_true(c->lasts == 0 || found->steps == c->lasts);
     }
     found = sonde_rules_findings(s->rules, &count);
     for (size_t i = 0; i < count; i++) {
         most = SONDE_MAX(most, (int)found[i].severity);
+    }
+    if (c->lacks != NULL) {
+        sonde_rule_account account;
+
+        sonde_rules_account(s->rules, 0, &account);
+        assert_false(account.judged);
+        assert_true(account.lacked[0] != '\0');
+        assert_non_null(strstr(account.lacked, c->lacks));
     }
     if (c->outcome == SILENT || c->findings > 0) {
         assert_int_equal(count, c->findings);

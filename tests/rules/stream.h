@@ -102,10 +102,11 @@ typedef struct stream_case {
     stream_outcome outcome;
     const char *about;     /* the tensor of the only finding; NULL: of any */
     int64_t at;            /* ... and its step */
-    const char *statistic; /* ... and this, or a part of its message; NULL: any */
+    const char *statistic; /* ... and this, or a part of its message; !: not that */
     size_t findings;       /* if there are more than that one */
     uint64_t lasts;        /* the steps of the one; 0: any */
     bool losing;           /* as stream_open_losing */
+    const char *lacks;     /* it did not judge, for a reason in which this is a part */
 } stream_case;
 
 /* What a case does not say is 0. */
