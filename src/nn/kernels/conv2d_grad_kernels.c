@@ -50,16 +50,13 @@ VEC_INLINE void scatter_sum(vf *acc, const scatter_job *job, const int kw,
 #if VF_WIDTH == 16 /* the weights in registers, dy passing */
             vf w[2 * 5];
 
-            VEC_UNROLL
-            for (int i = 0; i < channels * kw; i++) {
+            VEC_EACH (i, channels * kw) {
                 w[i] = vf_set1(weight[i / kw * job->weight_input + i % kw]);
             }
-            VEC_UNROLL
-            for (int j = 0; j < width; j++) {
+            VEC_EACH (j, width) {
                 const vf v = vf_load(dy + j * LANES);
 
-                VEC_UNROLL
-                for (int i = 0; i < channels * kw; i++) {
+                VEC_EACH (i, channels * kw) {
                     const int index = i / kw * span + j + i % kw;
 
                     acc[index] = vf_fma(w[i], v, acc[index]);
@@ -67,14 +64,12 @@ VEC_INLINE void scatter_sum(vf *acc, const scatter_job *job, const int kw,
             }
 #else /* one weight in a register, dy loaded anew for each: the compiler is kept from    \
        * holding all of it, for which there are no registers */
-            VEC_UNROLL
-            for (int i = 0; i < channels * kw; i++) {
+            VEC_EACH (i, channels * kw) {
                 const vf w = vf_set1(weight[i / kw * job->weight_input + i % kw]);
                 const float *again = dy;
 
                 __asm__("" : "+r"(again));
-                VEC_UNROLL
-                for (int j = 0; j < width; j++) {
+                VEC_EACH (j, width) {
                     const int index = i / kw * span + j + i % kw;
 
                     acc[index] = vf_fma(w, vf_load(again + j * LANES), acc[index]);
@@ -93,8 +88,7 @@ VEC_INLINE void scatter(const scatter_job *job, const int kw, const int channels
     const int span = width + kw - 1;
     vf acc[26];
 
-    VEC_UNROLL
-    for (int i = 0; i < channels * span; i++) {
+    VEC_EACH (i, channels * span) {
         const int offset = i % span;
         const bool begun =
             offset < kw - 1 && job->carry && offset >= job->first && offset < job->last;
@@ -103,8 +97,7 @@ VEC_INLINE void scatter(const scatter_job *job, const int kw, const int channels
                        : (vf){0};
     }
     scatter_sum(acc, job, kw, channels, width);
-    VEC_UNROLL
-    for (int i = 0; i < channels * span; i++) {
+    VEC_EACH (i, channels * span) {
         const int offset = i % span;
 
         if (offset >= job->first && offset < job->last) {

@@ -36,8 +36,7 @@ enum { MAX_TILE = 25, MAX_TILE_PIXELS = 8 };
 VEC_INLINE void tile_start(vf *acc, const float *bias, const int channels,
                            const int pixels)
 {
-    VEC_UNROLL
-    for (int i = 0; i < channels * pixels; i++) {
+    VEC_EACH (i, channels * pixels) {
         acc[i] = vf_set1(bias == NULL ? 0.0F : bias[i / pixels]);
     }
 }
@@ -64,19 +63,16 @@ VEC_INLINE void tile_sum(vf *acc, const conv2d_run *run, const float *weight,
         const float *w = tile_base(weight + tap->w);
         vf v[MAX_TILE_PIXELS];
 
-        VEC_UNROLL
-        for (int p = 0; p < pixels; p++) {
+        VEC_EACH (p, pixels) {
             v[p] = vf_load(x[p] + tap->x);
         }
-        VEC_UNROLL
-        for (int o = 0; o < channels; o++) {
+        VEC_EACH (o, channels) {
             if (o > 0 && o % 4 == 0) {
                 w = tile_base(w + 4 * stride);
             }
             const vf b = vf_set1(w[o % 4 * stride]);
 
-            VEC_UNROLL
-            for (int p = 0; p < pixels; p++) {
+            VEC_EACH (p, pixels) {
                 acc[o * pixels + p] = vf_fma(b, v[p], acc[o * pixels + p]);
             }
         }
@@ -90,10 +86,8 @@ VEC_INLINE void tile_store(const vf *acc, const conv2d_run *run, int64_t o,
     float *const y = run->y, *const relu = run->relu;
     int64_t offset = o * run->y_plane;
 
-    VEC_UNROLL
-    for (int k = 0; k < channels; k++) {
-        VEC_UNROLL
-        for (int p = 0; p < pixels; p++) {
+    VEC_EACH (k, channels) {
+        VEC_EACH (p, pixels) {
             if (y != NULL) {
                 vf_store(y + offset + target[p], acc[k * pixels + p]);
             }
@@ -119,8 +113,7 @@ VEC_INLINE void run_tile(const conv2d_run *run, int64_t o, run_place *place,
     int64_t target[MAX_TILE_PIXELS];
     vf acc[MAX_TILE];
 
-    VEC_UNROLL
-    for (int p = 0; p < pixels; p++) {
+    VEC_EACH (p, pixels) {
         x[p] = place->x;
         target[p] = place->to;
         place->x += run->x_step;

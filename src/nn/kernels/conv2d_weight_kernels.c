@@ -145,14 +145,12 @@ VEC_INLINE void sum_planes_of(const float *source, int64_t plane, int64_t rows,
 {
     vf acc[CHANNEL_SUMS * 2];
 
-    VEC_UNROLL
-    for (int i = 0; i < CHANNEL_SUMS * channels; i++) {
+    VEC_EACH (i, CHANNEL_SUMS * channels) {
         acc[i] = vf_load(sums + i * LANES);
     }
     for (; rows >= 2; rows -= 2) {
         for (int64_t j = 0; j < columns; j++) {
-            VEC_UNROLL
-            for (int i = 0; i < CHANNEL_SUMS * channels; i++) {
+            VEC_EACH (i, CHANNEL_SUMS * channels) {
                 acc[i] += vf_load(source + i / 2 * plane + i % 2 * columns * LANES);
             }
             source += LANES;
@@ -160,14 +158,12 @@ VEC_INLINE void sum_planes_of(const float *source, int64_t plane, int64_t rows,
         source += columns * LANES;
     }
     for (int64_t j = 0; j < rows * columns; j++) {
-        VEC_UNROLL
-        for (int c = 0; c < channels; c++) {
+        VEC_EACH (c, channels) {
             acc[2 * c] += vf_load(source + c * plane);
         }
         source += LANES;
     }
-    VEC_UNROLL
-    for (int i = 0; i < CHANNEL_SUMS * channels; i++) {
+    VEC_EACH (i, CHANNEL_SUMS * channels) {
         vf_store(sums + i * LANES, acc[i]);
     }
 }
@@ -269,8 +265,7 @@ static void expand_channel(const expand_row *row, int64_t c, int lane)
         const vi index = vi_load_u8(row->index + source + i * LANES);
         vf part[4];
 
-        VEC_UNROLL
-        for (int k = 0; k < 4; k++) {
+        VEC_EACH (k, 4) {
             const vm here = vm_equal(index, vi_set1(k));
             const int64_t target = (2 * i + k % 2) * LANES + k / 2 * down;
 

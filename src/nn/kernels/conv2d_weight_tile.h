@@ -59,41 +59,34 @@ VEC_INLINE void weight_tile(const weight_span *span, const int channels, const i
     const float *x[TILE_TAPS];
     vf acc[TILE_SUMS];
 
-    VEC_UNROLL
-    for (int i = 0; i < channels * taps; i++) {
+    VEC_EACH (i, channels * taps) {
         acc[i] = (vf){0};
     }
     if (!span->fresh) {
-        VEC_UNROLL
-        for (int i = 0; i < channels * taps; i++) {
+        VEC_EACH (i, channels * taps) {
             acc[i] =
                 vf_load(span->sums + i / taps * span->sums_step + span->slot[i % taps]);
         }
     }
-    VEC_UNROLL
-    for (int t = 0; t < taps; t++) {
+    VEC_EACH (t, taps) {
         x[t] = span->x[t];
     }
     for (; place < end; place++) {
         const float *const dy = span->dy + place->dy;
         vf d[TILE_CHANNELS];
 
-        VEC_UNROLL
-        for (int o = 0; o < channels; o++) {
+        VEC_EACH (o, channels) {
             d[o] = vf_load(dy + o * span->dy_plane);
         }
-        VEC_UNROLL
-        for (int t = 0; t < taps; t++) {
+        VEC_EACH (t, taps) {
             const vf v = vf_load(x[t] + place->x);
 
-            VEC_UNROLL
-            for (int o = 0; o < channels; o++) {
+            VEC_EACH (o, channels) {
                 acc[o * taps + t] = vf_fma(d[o], v, acc[o * taps + t]);
             }
         }
     }
-    VEC_UNROLL
-    for (int i = 0; i < channels * taps; i++) {
+    VEC_EACH (i, channels * taps) {
         vf_store(span->sums + i / taps * span->sums_step + span->slot[i % taps], acc[i]);
     }
 }

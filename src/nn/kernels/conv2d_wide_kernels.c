@@ -183,24 +183,20 @@ VEC_INLINE void sum_taps(const wide_pass *pass, const wide_tile *tile,
 {
     const float *x[UNITS];
 
-    VEC_UNROLL
-    for (int u = 0; u < units; u++) {
+    VEC_EACH (u, units) {
         x[u] = pass->strip + tile->x[u];
     }
     for (; tap < pass->end; tap++) {
         const float *const w = pass->weight + tap->w;
         v16 v[UNITS];
 
-        VEC_UNROLL
-        for (int u = 0; u < units; u++) {
+        VEC_EACH (u, units) {
             v[u] = v16_load(x[u] + tap->x);
         }
-        VEC_UNROLL
-        for (int r = 0; r < rows; r++) {
+        VEC_EACH (r, rows) {
             const v16 b = v16_set1(w[r]);
 
-            VEC_UNROLL
-            for (int u = 0; u < units; u++) {
+            VEC_EACH (u, units) {
                 acc[r][u] = v16_fma(b, v[u], acc[r][u]);
             }
         }
@@ -210,18 +206,14 @@ VEC_INLINE void sum_taps(const wide_pass *pass, const wide_tile *tile,
 VEC_INLINE void store_result(const wide_pass *pass, const wide_tile *tile, const int rows,
                              const int units, v16 acc[ROWS][UNITS])
 {
-    VEC_UNROLL
-    for (int r = 0; r < rows; r++) {
-        VEC_UNROLL
-        for (int u = 0; u < units; u++) {
-            const int64_t place = tile->y[u] + r * pass->plane;
+    VEC_TILE (r, rows, u, units) {
+        const int64_t place = tile->y[u] + r * pass->plane;
 
-            if (r < pass->rows && pass->y != NULL) {
-                v16_store(pass->y + place, acc[r][u]);
-            }
-            if (r < pass->rows && pass->relu != NULL) {
-                v16_store(pass->relu + place, v16_relu(acc[r][u]));
-            }
+        if (r < pass->rows && pass->y != NULL) {
+            v16_store(pass->y + place, acc[r][u]);
+        }
+        if (r < pass->rows && pass->relu != NULL) {
+            v16_store(pass->relu + place, v16_relu(acc[r][u]));
         }
     }
 }
@@ -233,33 +225,21 @@ VEC_INLINE void run_tile(const wide_pass *pass, const wide_tile *tile,
 {
     v16 acc[ROWS][UNITS];
 
-    VEC_UNROLL
-    for (int r = 0; r < rows; r++) {
-        VEC_UNROLL
-        for (int u = 0; u < units; u++) {
-            acc[r][u] = v16_set1(pass->bias == NULL ? 0.0F : pass->bias[r]);
-        }
+    VEC_TILE (r, rows, u, units) {
+        acc[r][u] = v16_set1(pass->bias == NULL ? 0.0F : pass->bias[r]);
     }
     sum_taps(pass, tile, taps, rows, units, acc);
     if (!pass->first) {
-        VEC_UNROLL
-        for (int r = 0; r < rows; r++) {
-            VEC_UNROLL
-            for (int u = 0; u < units; u++) {
-                acc[r][u] = v16_add(v16_load(sums + (r * UNITS + u) * LANES), acc[r][u]);
-            }
+        VEC_TILE (r, rows, u, units) {
+            acc[r][u] = v16_add(v16_load(sums + (r * UNITS + u) * LANES), acc[r][u]);
         }
     }
     if (pass->last) {
         store_result(pass, tile, rows, units, acc);
         return;
     }
-    VEC_UNROLL
-    for (int r = 0; r < rows; r++) {
-        VEC_UNROLL
-        for (int u = 0; u < units; u++) {
-            v16_store(sums + (r * UNITS + u) * LANES, acc[r][u]);
-        }
+    VEC_TILE (r, rows, u, units) {
+        v16_store(sums + (r * UNITS + u) * LANES, acc[r][u]);
     }
 }
 

@@ -132,16 +132,14 @@ static void copy_pixel(const float *dy, int64_t plane, int64_t outputs, float *t
         for (int lane = 0; lane < LANES; lane += VF_WIDTH) {
             vf rows[VF_WIDTH];
 
-            VEC_UNROLL
-            for (int r = 0; r < VF_WIDTH; r++) {
+            VEC_EACH (r, VF_WIDTH) {
                 rows[r] = (vf){0};
                 if (o + r < outputs) {
                     rows[r] = vf_load(dy + (o + r) * plane + lane);
                 }
             }
             vf_transpose(rows);
-            VEC_UNROLL
-            for (int r = 0; r < VF_WIDTH; r++) {
+            VEC_EACH (r, VF_WIDTH) {
                 vf_store(to + (lane + r) * STRIP + o, rows[r]);
             }
         }
@@ -242,12 +240,8 @@ typedef struct tile {
 
 VEC_INLINE void clear(const int rows, const int vecs, vf acc[ROWS][VECS])
 {
-    VEC_UNROLL
-    for (int k = 0; k < rows; k++) {
-        VEC_UNROLL
-        for (int j = 0; j < vecs; j++) {
-            acc[k][j] = (vf){0};
-        }
+    VEC_TILE (k, rows, j, vecs) {
+        acc[k][j] = (vf){0};
     }
 }
 
@@ -255,15 +249,11 @@ VEC_INLINE void clear(const int rows, const int vecs, vf acc[ROWS][VECS])
 VEC_INLINE void add_sums(const tile *t, const int rows, const int vecs,
                          vf acc[ROWS][VECS])
 {
-    VEC_UNROLL
-    for (int k = 0; k < rows; k++) {
-        VEC_UNROLL
-        for (int j = 0; j < vecs; j++) {
-            float *const to = t->sums + k * t->sums_row + j * VF_WIDTH;
+    VEC_TILE (k, rows, j, vecs) {
+        float *const to = t->sums + k * t->sums_row + j * VF_WIDTH;
 
-            if (k < t->rows) {
-                vf_store(to, vf_load(to) + acc[k][j]);
-            }
+        if (k < t->rows) {
+            vf_store(to, vf_load(to) + acc[k][j]);
         }
     }
 }
@@ -280,16 +270,13 @@ VEC_INLINE void sum_runs(const tile *t, const int rows, const int vecs,
             for (int64_t i = at; i < at + r->terms; i++) {
                 vf v[VECS];
 
-                VEC_UNROLL
-                for (int k = 0; k < vecs; k++) {
+                VEC_EACH (k, vecs) {
                     v[k] = vf_load(b + k * VF_WIDTH);
                 }
-                VEC_UNROLL
-                for (int k = 0; k < rows; k++) {
+                VEC_EACH (k, rows) {
                     const vf w = vf_set1(t->x[k][i]);
 
-                    VEC_UNROLL
-                    for (int j = 0; j < vecs; j++) {
+                    VEC_EACH (j, vecs) {
                         acc[k][j] = vf_fma(w, v[j], acc[k][j]);
                     }
                 }
@@ -402,16 +389,14 @@ static void store_panel(const wide *c, const float *sums, const int64_t channel[
             const int filled = (int)SONDE_MIN(end - t, (int64_t)VF_WIDTH);
             vf rows[VF_WIDTH];
 
-            VEC_UNROLL
-            for (int r = 0; r < VF_WIDTH; r++) {
+            VEC_EACH (r, VF_WIDTH) {
                 rows[r] = (vf){0};
                 if (r < filled) {
                     rows[r] = vf_load(sums + (t + r) * STRIP + o);
                 }
             }
             vf_transpose(rows);
-            VEC_UNROLL
-            for (int r = 0; r < VF_WIDTH; r++) {
+            VEC_EACH (r, VF_WIDTH) {
                 if (o + r < outputs) {
                     vf_store_n(dw + (o + r) * c->g.taps + t, rows[r], filled);
                 }

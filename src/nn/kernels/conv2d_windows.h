@@ -91,15 +91,13 @@ VEC_INLINE void store_windows(const window_row *row, const vf *acc, int64_t offs
 {
 #if VF_WIDTH == 16
     if (__builtin_expect(!maybe_nan(acc, 4 * channels), 1)) {
-        VEC_UNROLL
-        for (int k = 0; k < channels; k++) {
+        VEC_EACH (k, channels) {
             store_window_ordered(row, acc + 4 * k, offset + k * row->plane);
         }
         return;
     }
 #endif
-    VEC_UNROLL
-    for (int k = 0; k < channels; k++) {
+    VEC_EACH (k, channels) {
         store_window(row, acc + 4 * k, offset + k * row->plane);
     }
 }
@@ -107,8 +105,7 @@ VEC_INLINE void store_windows(const window_row *row, const vf *acc, int64_t offs
 /* The pixels themselves, and their ReLU, if they are wanted. */
 VEC_INLINE void store_pixels(const window_row *row, const vf *v, int64_t offset)
 {
-    VEC_UNROLL
-    for (int p = 0; p < 4; p++) {
+    VEC_EACH (p, 4) {
         const int64_t target = offset + p / 2 * row->y_row + p % 2 * LANES;
 
         if (row->run.y != NULL) {
@@ -133,16 +130,14 @@ VEC_INLINE void run_windows(const window_row *row, int64_t o, const int channels
 
         tile_start(acc, bias, channels, 4);
         tile_sum(acc, run, weight, x, channels, 4);
-        VEC_UNROLL
-        for (int p = 0; p < 4; p++) {
+        VEC_EACH (p, 4) {
             x[p] += 2 * run->x_step;
         }
         store_windows(row, acc, o * row->plane + i * LANES, channels);
         if (run->y == NULL && run->relu == NULL) {
             continue;
         }
-        VEC_UNROLL
-        for (int k = 0; k < channels; k++) {
+        VEC_EACH (k, channels) {
             store_pixels(row, acc + 4 * k, (o + k) * run->y_plane + 2 * i * LANES);
         }
     }

@@ -45,8 +45,7 @@ static void pack_rows(const float *from, int64_t row, int64_t depth, int width,
             const int terms = (int)SONDE_MIN(depth - p, (int64_t)VF_WIDTH);
             vf square[VF_WIDTH];
 
-            VEC_UNROLL
-            for (int i = 0; i < VF_WIDTH; i++) {
+            VEC_EACH (i, VF_WIDTH) {
                 square[i] = (vf){0};
                 if (i < rows) {
                     const float *const at = from + (w + i) * row + p;
@@ -55,8 +54,7 @@ static void pack_rows(const float *from, int64_t row, int64_t depth, int width,
                 }
             }
             vf_transpose(square);
-            VEC_UNROLL
-            for (int i = 0; i < VF_WIDTH; i++) {
+            VEC_EACH (i, VF_WIDTH) {
                 float *const to = strip + (p + i) * width + w;
 
                 if (i < terms && rows == VF_WIDTH) {
@@ -119,45 +117,33 @@ typedef struct tile {
 
 VEC_INLINE void tile_load(const tile *t, const int vecs, vf acc[ROWS][VECS])
 {
-    VEC_UNROLL
-    for (int r = 0; r < ROWS; r++) {
-        VEC_UNROLL
-        for (int v = 0; v < vecs; v++) {
-            acc[r][v] = (vf){0};
-        }
+    VEC_TILE (r, ROWS, v, vecs) {
+        acc[r][v] = (vf){0};
     }
     if (!t->resume) {
         return;
     }
-    VEC_UNROLL
-    for (int r = 0; r < ROWS; r++) {
-        VEC_UNROLL
-        for (int v = 0; v < vecs; v++) {
-            const float *const c = t->c + r * t->c_row + v * VF_WIDTH;
+    VEC_TILE (r, ROWS, v, vecs) {
+        const float *const c = t->c + r * t->c_row + v * VF_WIDTH;
 
-            if (r < t->rows) {
-                acc[r][v] = t->cols - v * VF_WIDTH >= VF_WIDTH
-                                ? vf_load(c)
-                                : vf_load_n(c, SONDE_MAX(t->cols - v * VF_WIDTH, 0));
-            }
+        if (r < t->rows) {
+            acc[r][v] = t->cols - v * VF_WIDTH >= VF_WIDTH
+                            ? vf_load(c)
+                            : vf_load_n(c, SONDE_MAX(t->cols - v * VF_WIDTH, 0));
         }
     }
 }
 
 VEC_INLINE void tile_store(const tile *t, const int vecs, vf acc[ROWS][VECS])
 {
-    VEC_UNROLL
-    for (int r = 0; r < ROWS; r++) {
-        VEC_UNROLL
-        for (int v = 0; v < vecs; v++) {
-            float *const c = t->c + r * t->c_row + v * VF_WIDTH;
-            const int left = t->cols - v * VF_WIDTH;
+    VEC_TILE (r, ROWS, v, vecs) {
+        float *const c = t->c + r * t->c_row + v * VF_WIDTH;
+        const int left = t->cols - v * VF_WIDTH;
 
-            if (r < t->rows && left >= VF_WIDTH) {
-                vf_store(c, acc[r][v]);
-            } else if (r < t->rows && left > 0) {
-                vf_store_n(c, acc[r][v], left);
-            }
+        if (r < t->rows && left >= VF_WIDTH) {
+            vf_store(c, acc[r][v]);
+        } else if (r < t->rows && left > 0) {
+            vf_store_n(c, acc[r][v], left);
         }
     }
 }
@@ -171,16 +157,13 @@ VEC_INLINE void tile_run(const tile *t, const int vecs)
     for (int64_t p = 0; p < t->depth; p++) {
         vf x[VECS];
 
-        VEC_UNROLL
-        for (int v = 0; v < vecs; v++) {
+        VEC_EACH (v, vecs) {
             x[v] = vf_load(b + v * VF_WIDTH);
         }
-        VEC_UNROLL
-        for (int r = 0; r < ROWS; r++) {
+        VEC_EACH (r, ROWS) {
             const vf w = vf_set1(a[r]);
 
-            VEC_UNROLL
-            for (int v = 0; v < vecs; v++) {
+            VEC_EACH (v, vecs) {
                 acc[r][v] = vf_fma(w, x[v], acc[r][v]);
             }
         }

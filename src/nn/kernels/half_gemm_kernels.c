@@ -18,7 +18,6 @@
 #include "nn/kernels/half_tiles.h"
 #include "nn/kernels/vec.h"
 #include "tensor/convert.h"
-#include "tensor/widen.h"
 
 #include <string.h>
 
@@ -289,8 +288,7 @@ HALF_AVX512 VEC_INLINE void take_tile(const matrix *x, int64_t first, int64_t ro
 {
     vf v[16];
 
-    VEC_UNROLL
-    for (int i = 0; i < 16; i++) {
+    VEC_EACH (i, 16) {
         v[i] = (vf){0};
         if (by_pairs && 2 * i < depth) {
             const int64_t place = first + 2 * i * x->col;
@@ -304,8 +302,7 @@ HALF_AVX512 VEC_INLINE void take_tile(const matrix *x, int64_t first, int64_t ro
     if (by_pairs == lines) {
         vf_transpose(v);
     }
-    VEC_UNROLL
-    for (int i = 0; i < 16; i++) {
+    VEC_EACH (i, 16) {
         _mm512_storeu_si512(tile + 32 * i, (__m512i)v[i]);
     }
 }

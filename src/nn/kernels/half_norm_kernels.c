@@ -74,8 +74,7 @@ VEC_INLINE void sum_chunk(const term what, const float *a, const float *b, int64
     int64_t i = 0;
 
     for (; i + 2 * VF_WIDTH <= count; i += 2 * VF_WIDTH) {
-        VEC_UNROLL
-        for (int k = 0; k < 2; k++) {
+        VEC_EACH (k, 2) {
             const vf d = vf_load(a + i + k * VF_WIDTH) - centers;
 
             if (what == VALUE) {

@@ -36,40 +36,29 @@ dot_rows(const square *s, const char *a, float *c, const int across)
     const product *const p = s->p;
     vf acc[8][2];
 
-    VEC_UNROLL
-    for (int i = 0; i < 8; i++) {
-        VEC_UNROLL
-        for (int j = 0; j < across; j++) {
-            acc[i][j] = p->resume ? vf_load(c + i * p->c_row + j * 16) : (vf){0};
-        }
+    VEC_TILE (i, 8, j, across) {
+        acc[i][j] = p->resume ? vf_load(c + i * p->c_row + j * 16) : (vf){0};
     }
     for (int64_t k = 0; k < p->tiles * 16; k++) {
         const int64_t tile = k / 16, pair = k % 16;
         const char *const rows = a + p->a_at[tile] + pair * 4;
         __m512bh b[2];
 
-        VEC_UNROLL
-        for (int j = 0; j < across; j++) {
+        VEC_EACH (j, across) {
             b[j] = (__m512bh)_mm512_loadu_si512(s->b[j] + tile * TILE + pair * 32);
         }
-        VEC_UNROLL
-        for (int i = 0; i < 8; i++) {
+        VEC_EACH (i, 8) {
             int32_t two = 0;
 
             memcpy(&two, rows + i * p->a_row, sizeof two);
-            VEC_UNROLL
-            for (int j = 0; j < across; j++) {
+            VEC_EACH (j, across) {
                 acc[i][j] = (vf)_mm512_dpbf16_ps((__m512)acc[i][j],
                                                  (__m512bh)_mm512_set1_epi32(two), b[j]);
             }
         }
     }
-    VEC_UNROLL
-    for (int i = 0; i < 8; i++) {
-        VEC_UNROLL
-        for (int j = 0; j < across; j++) {
-            vf_store(c + i * p->c_row + j * 16, acc[i][j]);
-        }
+    VEC_TILE (i, 8, j, across) {
+        vf_store(c + i * p->c_row + j * 16, acc[i][j]);
     }
 }
 
@@ -239,8 +228,7 @@ static void turn(const uint16_t *x, int64_t plane, int64_t channels, int64_t cou
     for (int64_t i = 0; i < count; i += 16) {
         vf v[16];
 
-        VEC_UNROLL
-        for (int p = 0; p < 16; p++) {
+        VEC_EACH (p, 16) {
             const uint16_t *const first = x + 2 * p * plane + i;
 
             v[p] = load_pairs(2 * p < channels ? first : NULL,
@@ -258,13 +246,11 @@ static void pack(const uint16_t *x, int64_t row, int64_t rows, int64_t tiles, ui
     for (int64_t t = 0; t < tiles; t++) {
         vf v[16];
 
-        VEC_UNROLL
-        for (int j = 0; j < 16; j++) {
+        VEC_EACH (j, 16) {
             v[j] = j < rows ? (vf)_mm512_loadu_si512(x + j * row + t * 32) : (vf){0};
         }
         vf_transpose(v);
-        VEC_UNROLL
-        for (int j = 0; j < 16; j++) {
+        VEC_EACH (j, 16) {
             _mm512_storeu_si512(b + t * TILE + j * 32, (__m512i)v[j]);
         }
     }
@@ -276,13 +262,11 @@ static void turn_sums(const float *c, int64_t m, float *out, int64_t row)
         for (int64_t j = 0; j < 32; j += 16) {
             vf v[16];
 
-            VEC_UNROLL
-            for (int k = 0; k < 16; k++) {
+            VEC_EACH (k, 16) {
                 v[k] = vf_load(c + (i + k) * 32 + j);
             }
             vf_transpose(v);
-            VEC_UNROLL
-            for (int k = 0; k < 16; k++) {
+            VEC_EACH (k, 16) {
                 vf_store(out + (j + k) * row + i, v[k]);
             }
         }

@@ -28,28 +28,16 @@ enum {
 VEC_INLINE void tile_init(const int rows, const int vecs, const tile *t, const float *c,
                           ptrdiff_t c_stride, int64_t row, vf acc[MAX_TILE_ROWS][2])
 {
-    VEC_UNROLL
-    for (int r = 0; r < rows; r++) {
-        VEC_UNROLL
-        for (int v = 0; v < vecs; v++) {
-            acc[r][v] = (vf){0};
-        }
+    VEC_TILE (r, rows, v, vecs) {
+        acc[r][v] = (vf){0};
     }
     if (t->resume) {
-        VEC_UNROLL
-        for (int r = 0; r < rows; r++) {
-            VEC_UNROLL
-            for (int v = 0; v < vecs; v++) {
-                acc[r][v] = vf_load(c + r * c_stride + v * t->c_second);
-            }
+        VEC_TILE (r, rows, v, vecs) {
+            acc[r][v] = vf_load(c + r * c_stride + v * t->c_second);
         }
     } else if (t->bias != NULL) {
-        VEC_UNROLL
-        for (int r = 0; r < rows; r++) {
-            VEC_UNROLL
-            for (int v = 0; v < vecs; v++) {
-                acc[r][v] = vf_set1(t->bias[row + r]);
-            }
+        VEC_TILE (r, rows, v, vecs) {
+            acc[r][v] = vf_set1(t->bias[row + r]);
         }
     }
 }
@@ -61,29 +49,17 @@ VEC_INLINE void tile_store_lanes(const int rows, const int vecs, const tile *t, 
     if (t->pre != NULL) {
         float *const pre = t->pre + (c - t->c_origin);
 
-        VEC_UNROLL
-        for (int r = 0; r < rows; r++) {
-            VEC_UNROLL
-            for (int v = 0; v < vecs; v++) {
-                vf_store(pre + 16 * r + v * t->c_second, acc[r][v]);
-            }
+        VEC_TILE (r, rows, v, vecs) {
+            vf_store(pre + 16 * r + v * t->c_second, acc[r][v]);
         }
     }
     if (t->relu) {
-        VEC_UNROLL
-        for (int r = 0; r < rows; r++) {
-            VEC_UNROLL
-            for (int v = 0; v < vecs; v++) {
-                acc[r][v] = vf_relu(acc[r][v]);
-            }
+        VEC_TILE (r, rows, v, vecs) {
+            acc[r][v] = vf_relu(acc[r][v]);
         }
     }
-    VEC_UNROLL
-    for (int r = 0; r < rows; r++) {
-        VEC_UNROLL
-        for (int v = 0; v < vecs; v++) {
-            vf_store(c + 16 * r + v * t->c_second, acc[r][v]);
-        }
+    VEC_TILE (r, rows, v, vecs) {
+        vf_store(c + 16 * r + v * t->c_second, acc[r][v]);
     }
 }
 
@@ -98,8 +74,7 @@ VEC_INLINE void forward_step(const int rows, const int vecs, const int k,
     vf x[2];
 
     tile_load_b(vecs, b + 16 * k, b_second, x);
-    VEC_UNROLL
-    for (int r = 0; r < rows; r++) {
+    VEC_EACH (r, rows) {
         const float *const a = base[r / 3] + (r % 3 == 0   ? 0
                                               : r % 3 == 1 ? stride
                                                            : twice);
@@ -155,8 +130,7 @@ VEC_INLINE void backward_tile(const int rows, const int vecs, const tile *t,
 
         __builtin_prefetch(a + 8 * stride); /* every step another line */
         tile_load_b(vecs, b, b_second, dy);
-        VEC_UNROLL
-        for (int r = 0; r < rows; r++) {
+        VEC_EACH (r, rows) {
             tile_step(vecs, a[r], dy, acc[r]);
         }
         a += stride;

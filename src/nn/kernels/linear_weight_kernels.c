@@ -246,8 +246,7 @@ static v16 sum_channels(const float *dy, int64_t samples, int64_t channels, int6
         const int lanes = (int)SONDE_MIN(samples - n, 16);
 
         if (lanes == 16 && count == 16) {
-            VEC_UNROLL
-            for (int i = 0; i < 16; i++) {
+            VEC_EACH (i, 16) {
                 sum[i] = v16_add(sum[i], v16_load(block + 16 * i));
             }
         } else {

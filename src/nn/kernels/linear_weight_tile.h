@@ -16,8 +16,7 @@ VEC_INLINE void weight_block(const int rows, const int vecs, const float *a,
         vf x[2];
 
         tile_load_b(vecs, b, VF_WIDTH, x);
-        VEC_UNROLL
-        for (int r = 0; r < rows; r++) {
+        VEC_EACH (r, rows) {
             tile_step(vecs, a[16 * r], x, acc[r]);
         }
         a += 1;
@@ -46,8 +45,7 @@ VEC_INLINE vf weight_load(const float *p, int cols)
 VEC_INLINE void weight_prefetch(const int rows, const int vecs, const tile *t,
                                 ptrdiff_t offset)
 {
-    VEC_UNROLL
-    for (int r = 0; r < rows; r++) {
+    VEC_EACH (r, rows) {
         VEC_UNROLL
         for (int v = 0; v < vecs; v += 16 / VF_WIDTH) {
             __builtin_prefetch(t->update->w + offset + r * t->c_stride + v * VF_WIDTH, 1);
@@ -62,12 +60,8 @@ VEC_INLINE bool weight_is_bad(const int rows, const int vecs, vf acc[MAX_TILE_RO
 {
     vf seen = {0};
 
-    VEC_UNROLL
-    for (int r = 0; r < rows; r++) {
-        VEC_UNROLL
-        for (int v = 0; v < vecs; v++) {
-            seen = vf_see_bad(seen, acc[r][v]);
-        }
+    VEC_TILE (r, rows, v, vecs) {
+        seen = vf_see_bad(seen, acc[r][v]);
     }
     return vf_any(seen);
 }
@@ -79,12 +73,8 @@ VEC_INLINE void weight_norms(const int rows, const int vecs, const tile *t,
 {
     sonde__nacc sums = t->norms->g;
 
-    VEC_UNROLL
-    for (int r = 0; r < rows; r++) {
-        VEC_UNROLL
-        for (int v = 0; v < vecs; v++) {
-            sonde__nacc_add(&sums, v, (__m512)acc[r][v]);
-        }
+    VEC_TILE (r, rows, v, vecs) {
+        sonde__nacc_add(&sums, v, (__m512)acc[r][v]);
     }
     t->norms->g = sums;
 }
@@ -95,8 +85,7 @@ VEC_INLINE void weight_update_row(const int vecs, const tile *t, const sgd_rule 
                                   const sgd_arrays *arrays, ptrdiff_t i, const vf acc[2],
                                   vf w[2])
 {
-    VEC_UNROLL
-    for (int v = 0; v < vecs; v++) {
+    VEC_EACH (v, vecs) {
         const ptrdiff_t k = i + v * VF_WIDTH;
         const int cols = t->cols - v * VF_WIDTH;
         vf speed = weight_load(arrays->v + k, cols);
@@ -124,12 +113,10 @@ VEC_INLINE void weight_update(const int rows, const int vecs, const tile *t,
         sonde__nacc sums = t->norms->w;
 
         weight_norms(rows, vecs, t, acc);
-        VEC_UNROLL
-        for (int r = 0; r < rows; r++) {
+        VEC_EACH (r, rows) {
             weight_update_row(vecs, t, &rule, &arrays, offset + r * t->c_stride, acc[r],
                               w);
-            VEC_UNROLL
-            for (int v = 0; v < vecs; v++) {
+            VEC_EACH (v, vecs) {
                 sonde__nacc_add(&sums, v, (__m512)w[v]);
             }
         }
@@ -137,8 +124,7 @@ VEC_INLINE void weight_update(const int rows, const int vecs, const tile *t,
         return;
     }
 #endif
-    VEC_UNROLL
-    for (int r = 0; r < rows; r++) {
+    VEC_EACH (r, rows) {
         weight_update_row(vecs, t, &rule, &arrays, offset + r * t->c_stride, acc[r], w);
     }
 }
@@ -151,29 +137,20 @@ VEC_INLINE void weight_tile(const int rows, const int vecs, const tile *t, const
     int64_t left = t->depth;
 
     (void)row;
-    VEC_UNROLL
-    for (int r = 0; r < rows; r++) {
-        VEC_UNROLL
-        for (int v = 0; v < vecs; v++) {
-            acc[r][v] = (vf){0};
-        }
+    VEC_TILE (r, rows, v, vecs) {
+        acc[r][v] = (vf){0};
     }
     if (t->resume) {
-        VEC_UNROLL
-        for (int r = 0; r < rows; r++) {
-            VEC_UNROLL
-            for (int v = 0; v < vecs; v++) {
-                acc[r][v] = weight_load(c + r * t->c_stride + v * VF_WIDTH,
-                                        t->cols - v * VF_WIDTH);
-            }
+        VEC_TILE (r, rows, v, vecs) {
+            acc[r][v] =
+                weight_load(c + r * t->c_stride + v * VF_WIDTH, t->cols - v * VF_WIDTH);
         }
     }
     if (t->update != NULL) {
         weight_prefetch(rows, vecs, t, c - t->c_origin);
     }
     for (; left >= 16; left -= 16) {
-        VEC_UNROLL
-        for (int r = 0; r < rows; r++) { /* the next block lies far off */
+        VEC_EACH (r, rows) { /* the next block lies far off */
             __builtin_prefetch(a + t->a_stride + 16 * r);
         }
         if (ahead != NULL) {
@@ -192,13 +169,9 @@ VEC_INLINE void weight_tile(const int rows, const int vecs, const tile *t, const
         weight_update(rows, vecs, t, c - t->c_origin, acc);
         return;
     }
-    VEC_UNROLL
-    for (int r = 0; r < rows; r++) {
-        VEC_UNROLL
-        for (int v = 0; v < vecs; v++) {
-            weight_store(c + r * t->c_stride + v * VF_WIDTH, acc[r][v],
-                         t->cols - v * VF_WIDTH);
-        }
+    VEC_TILE (r, rows, v, vecs) {
+        weight_store(c + r * t->c_stride + v * VF_WIDTH, acc[r][v],
+                     t->cols - v * VF_WIDTH);
     }
 }
 

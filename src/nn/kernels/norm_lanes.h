@@ -30,8 +30,7 @@ VEC_INLINE void sum_stretch(const term what, const float *a, const float *b,
     vf s[4] = {{0}}, t[4] = {{0}};
 
     for (; pixels >= 4; pixels -= 4) {
-        VEC_UNROLL
-        for (int i = 0; i < 4; i++) {
+        VEC_EACH (i, 4) {
             const vf v = vf_load(a + i * LANES);
 
             if (what == VALUE) {

@@ -189,8 +189,7 @@ static inline void relu_acc_vectors(relu_acc *a, const float *p, size_t n)
     memcpy(sum, a->sum, sizeof sum);
     memcpy(sumsq, a->sumsq, sizeof sumsq);
     for (size_t i = 0; i + 16 <= n; i += 16) {
-        VEC_UNROLL
-        for (int q = 0; q < 4; q++) {
+        VEC_EACH (q, 4) {
             relu_acc_positive(sum, sumsq, q, _mm_loadu_ps(p + i + 4 * (size_t)q));
         }
     }

@@ -44,8 +44,7 @@ static inline void copy_rows(const float *source, int64_t from_stride, int rows,
                              int width)
 {
     if (rows == 16 && columns == 16 && width == 16) {
-        VEC_UNROLL
-        for (int i = 0; i < 16; i++) {
+        VEC_EACH (i, 16) {
             v16_store(target + i * to_stride, v16_load(source + i * from_stride));
         }
         return;

@@ -48,6 +48,12 @@ enum { VF_TILE_ROWS = 6, VF_TILE_VECS = VF_WIDTH == 16 ? 4 : 2 };
 #define VEC_UNROLL _Pragma("GCC unroll 32")
 #endif
 
+/* An unrolled loop over i = 0 ... n - 1; over the rows and the vectors of a tile. */
+#define VEC_EACH(i, n) VEC_UNROLL for (int i = 0; i < (n); i++)
+#define VEC_TILE(row, rows, vec, vecs)                                                   \
+    VEC_EACH (row, rows)                                                                 \
+        VEC_EACH (vec, vecs)
+
 typedef float vf __attribute__((vector_size(VF_WIDTH * 4)));
 typedef int32_t vi __attribute__((vector_size(VF_WIDTH * 4)));
 typedef float vf_memory __attribute__((vector_size(VF_WIDTH * 4), aligned(4), may_alias));
@@ -359,8 +365,7 @@ VEC_INLINE float v16_sum(v16 a)
     v16_store(part, a);
     VEC_UNROLL
     for (int half = 8; half > 0; half /= 2) {
-        VEC_UNROLL
-        for (int i = 0; i < half; i++) {
+        VEC_EACH (i, half) {
             part[i] += part[i + half];
         }
     }
@@ -373,22 +378,19 @@ VEC_INLINE v16 v16_sums(const v16 a[16])
 #if VF_WIDTH == 16
     vf b[8], c[4], d[2];
 
-    VEC_UNROLL
-    for (int i = 0; i < 8; i++) {
+    VEC_EACH (i, 8) {
         b[i] = __builtin_shufflevector(a[i], a[i + 8], 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18,
                                        19, 20, 21, 22, 23) +
                __builtin_shufflevector(a[i], a[i + 8], 8, 9, 10, 11, 12, 13, 14, 15, 24,
                                        25, 26, 27, 28, 29, 30, 31);
     }
-    VEC_UNROLL
-    for (int i = 0; i < 4; i++) {
+    VEC_EACH (i, 4) {
         c[i] = __builtin_shufflevector(b[i], b[i + 4], 0, 1, 2, 3, 16, 17, 18, 19, 8, 9,
                                        10, 11, 24, 25, 26, 27) +
                __builtin_shufflevector(b[i], b[i + 4], 4, 5, 6, 7, 20, 21, 22, 23, 12, 13,
                                        14, 15, 28, 29, 30, 31);
     }
-    VEC_UNROLL
-    for (int i = 0; i < 2; i++) {
+    VEC_EACH (i, 2) {
         d[i] = __builtin_shufflevector(c[i], c[i + 2], 0, 1, 16, 17, 4, 5, 20, 21, 8, 9,
                                        24, 25, 12, 13, 28, 29) +
                __builtin_shufflevector(c[i], c[i + 2], 2, 3, 18, 19, 6, 7, 22, 23, 10, 11,
@@ -434,8 +436,7 @@ VEC_INLINE void vf_transpose(vf r[VF_WIDTH])
         t[i + 3] = __builtin_shufflevector(b, d, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26,
                                            27, 14, 15, 30, 31);
     }
-    VEC_UNROLL
-    for (int i = 0; i < 4; i++) { /* 4 x 4 of quarters */
+    VEC_EACH (i, 4) { /* 4 x 4 of quarters */
         const vf a = __builtin_shufflevector(t[i], t[i + 4], 0, 1, 2, 3, 8, 9, 10, 11, 16,
                                              17, 18, 19, 24, 25, 26, 27);
         const vf b = __builtin_shufflevector(t[i], t[i + 4], 4, 5, 6, 7, 12, 13, 14, 15,
@@ -474,8 +475,7 @@ VEC_INLINE void vf_transpose(vf r[VF_WIDTH])
         t[i + 2] = __builtin_shufflevector(b, d, 0, 1, 8, 9, 4, 5, 12, 13);
         t[i + 3] = __builtin_shufflevector(b, d, 2, 3, 10, 11, 6, 7, 14, 15);
     }
-    VEC_UNROLL
-    for (int i = 0; i < 4; i++) {
+    VEC_EACH (i, 4) {
         r[i] = __builtin_shufflevector(t[i], t[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
         r[i + 4] = __builtin_shufflevector(t[i], t[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
     }
@@ -503,13 +503,11 @@ VEC_INLINE void vec_transpose16(const float *source, int64_t from_stride, float 
         for (int j = 0; j < 16; j += VF_WIDTH) {
             vf r[VF_WIDTH];
 
-            VEC_UNROLL
-            for (int k = 0; k < VF_WIDTH; k++) {
+            VEC_EACH (k, VF_WIDTH) {
                 r[k] = vf_load(source + (i + k) * from_stride + j);
             }
             vf_transpose(r);
-            VEC_UNROLL
-            for (int k = 0; k < VF_WIDTH; k++) {
+            VEC_EACH (k, VF_WIDTH) {
                 vf_store(target + (j + k) * to_stride + i, r[k]);
             }
         }
