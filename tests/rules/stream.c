@@ -3,6 +3,8 @@
 
 #include "base/macros.h"
 
+#include <ftw.h>
+
 void stream_open(stream *s, const char *text)
 {
     sonde_diag diag = {0};
@@ -98,6 +100,20 @@ void stream_put_hash(stream *s, uint32_t id, uint64_t hash, int replica)
 float stream_normal(stream *s)
 {
     return sonde__normal(1, 2, s->draws++);
+}
+
+static int remove_one(const char *path, const struct stat *status, int kind,
+                      struct FTW *walk)
+{
+    (void)status;
+    (void)kind;
+    (void)walk;
+    return remove(path);
+}
+
+void stream_remove(const char *folder)
+{
+    (void)nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 static int count_of(stream *s, uint32_t id)
@@ -316,6 +332,8 @@ static void expect(stream *s, const stream_case *c)
             assert_non_null(strstr(found->message, c->statistic));
         }
         assert_true(c->lasts == 0 || found->steps == c->lasts);
+        assert_true(c->above == 0.0 || found->value > c->above);
+        assert_true(c->below == 0.0 || found->value < c->below);
     }
     found = sonde_rules_findings(s->rules, &count);
     for (size_t i = 0; i < count; i++) {

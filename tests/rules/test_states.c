@@ -9,7 +9,6 @@
 
 #include <sonde/actions.h>
 
-#include <ftw.h>
 #include <unistd.h>
 
 enum { ROWS = 32, COLUMNS = 8, STEPS = 160 };
@@ -78,15 +77,6 @@ static sonde_finding judge(int course, const char *run, heard *all)
     return found;
 }
 
-static int remove_one(const char *path, const struct stat *status, int kind,
-                      struct FTW *walk)
-{
-    (void)status;
-    (void)kind;
-    (void)walk;
-    return remove(path);
-}
-
 static size_t count_lines(const char *run, const char *part)
 {
     char path[128], line[8192];
@@ -134,7 +124,7 @@ static void a_note_rises_when_training_goes_badly_later(void **state)
         (void)judge(course, run, &all); /* says nothing new */
         assert_int_equal(count_lines(run, "\"id\""), 4);
     }
-    assert_int_equal(nftw(run, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
+    stream_remove(run);
 }
 
 static void an_error_is_resolved_when_training_goes_well_after_all(void **state)
@@ -152,7 +142,7 @@ static void an_error_is_resolved_when_training_goes_well_after_all(void **state)
         assert_int_equal(found.resolved_step > 0, course == FALLS_LATE);
     }
     assert_int_equal(count_lines(run, "\"resolved_step\":"), 1);
-    assert_int_equal(nftw(run, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
+    stream_remove(run);
 }
 
 /* --- what needs no loss ---------------------------------------------------------------- */
