@@ -236,7 +236,7 @@ static sonde_err check_param(const sonde_rule *rule, size_t i, const char *path,
     (void)snprintf(what, sizeof what, "parameter '%s' is invalid", param->name);
     for (size_t j = 0; j < i && expected == NULL; j++) {
         if (sonde__strcasecmp(rule->params[j].name, param->name) == 0) {
-            expected = "a name of its own";
+            expected = "an unused name";
             (void)snprintf(what, sizeof what, "parameter '%s' occurs twice", param->name);
         }
     }
@@ -328,12 +328,12 @@ static sonde_err check_rules(const sonde_rule_file *file, sonde_diag *diag)
 
         SONDE__TRY(check_rule(rule, file->path, diag));
         if (sonde_rule_by_name(rule->name, &other, NULL) == SONDE_OK) {
-            return sonde__fail(diag, SONDE_EEXIST, file->path, "a name of its own",
+            return sonde__fail(diag, SONDE_EEXIST, file->path, "an unused name",
                                "rule %s: a built-in rule has this name", rule->name);
         }
         for (size_t j = 0; j < i; j++) {
             if (sonde__strcasecmp(file->rules[j]->name, rule->name) == 0) {
-                return sonde__fail(diag, SONDE_EEXIST, file->path, "a name of its own",
+                return sonde__fail(diag, SONDE_EEXIST, file->path, "an unused name",
                                    "rule %s occurs twice", rule->name);
             }
         }
