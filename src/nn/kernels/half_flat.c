@@ -208,16 +208,6 @@ FLAT_KERNEL(channel_sum, NULL, channel_sum_run)
 
 /* --- batch normalisation ------------------------------------------------------------ */
 
-static void batch_norm_run(const sonde__op_call *call, int part, int parts)
-{
-    SONDE__OF_ISA(sonde__cpu_isa(), sonde__kernel_half_norm)(call, part, parts);
-}
-
-static void batch_norm_grad_run(const sonde__op_call *call, int part, int parts)
-{
-    SONDE__OF_ISA(sonde__cpu_isa(), sonde__kernel_half_norm_grad)(call, part, parts);
-}
-
 /* x is of 16 bits and not empty. */
 static bool accepts_norm(const sonde__op_call *call)
 {
@@ -225,6 +215,14 @@ static bool accepts_norm(const sonde__op_call *call)
            sonde__op_shape_count(&call->in[0].shape) > 0;
 }
 
-FLAT_KERNEL(batch_norm, accepts_norm, batch_norm_run)
-FLAT_KERNEL(batch_norm_relu, accepts_norm, batch_norm_run)
-FLAT_KERNEL(batch_norm_grad, accepts_norm, batch_norm_grad_run)
+/* norm_kernels.c takes such operands as well as float32 in LANES. */
+#define NORM_KERNEL(op)                                                                  \
+    static void op##_run(const sonde__op_call *call, int part, int parts)                \
+    {                                                                                    \
+        sonde__kernel_##op##_fast()[0]->run(call, part, parts);                          \
+    }                                                                                    \
+    FLAT_KERNEL(op, accepts_norm, op##_run)
+
+NORM_KERNEL(batch_norm)
+NORM_KERNEL(batch_norm_relu)
+NORM_KERNEL(batch_norm_grad)

@@ -2,8 +2,8 @@
  * half_ops.h - the kernels of calls with bfloat16 or float16 operands, by op: arrays for
  * SONDE__HALF_KERNELS. All operands are PLAIN.
  *
- * half_products.c and half_conv.c have products, over half_gemm.h; half_norm_kernels.c
- * batch normalisation; half_pool.c max pooling; half_flat.c what goes element by element:
+ * half_products.c and half_conv.c have products, over half_gemm.h; norm_kernels.c batch
+ * normalisation; half_pool.c max pooling; half_flat.c what goes element by element:
  * chunks become float32 in cache, the float32 kernel of the op takes them, and its result
  * is rounded as it is stored.
  */
@@ -30,15 +30,6 @@ extern const sonde__op_kernel sonde__kernel_conv2d_direct,
 
 extern const sonde__op_kernel *const sonde__kernel_max_pool2d_half[];
 extern const sonde__op_kernel *const sonde__kernel_max_pool2d_grad_half[];
-
-/* half_norm_kernels.c. out[3] of the first, if there is one: the ReLU. */
-#define SONDE__HALF_NORM(isa)                                                            \
-    void sonde__kernel_half_norm_##isa(const sonde__op_call *call, int part, int parts); \
-    void sonde__kernel_half_norm_grad_##isa(const sonde__op_call *call, int part,        \
-                                            int parts);
-SONDE__HALF_NORM(generic)
-SONDE__HALF_NORM(avx2)
-SONDE__HALF_NORM(avx512)
 
 extern const sonde__op_kernel *const sonde__kernel_batch_norm_half[];
 extern const sonde__op_kernel *const sonde__kernel_batch_norm_relu_half[];

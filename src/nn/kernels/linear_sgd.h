@@ -119,7 +119,7 @@ static update update_of(const sonde__op_call *call, int parts, uint8_t *bad)
                    .w_out = call->out[0].data,
                    .v_out = call->out[2].data,
                    .bad = bad},
-        .wanted = {call->out_vitals[0], call->out_vitals[1], call->out_vitals[2],
+        .wanted = {{call->out_vitals[0], call->out_vitals[1], call->out_vitals[2]},
                    sonde__op_wants_norms(call, 1U << 0 | 1U << 1 | 1U << 2)},
         .whole = call->out[1].data,
         .slots = (float *)call->scratch + sgd_signs_bytes(count) / sizeof(float),
@@ -168,7 +168,7 @@ static void update_blocks(const update *u, const float *g, int64_t source, int64
 
             if (u->again) {
                 sgd_vitals_init(&into);
-                take_block(into.g, moved.g, n, into.norms);
+                take_block(into.of[SGD_G], moved.g, n, into.norms);
             } else {
                 sgd_block(&u->rule, &moved, n, &into);
             }
@@ -192,11 +192,13 @@ static void finish_blocks(const update *u)
         const float *const g = slot_of(u, block, &shared);
 
         if (shared) {
+            sgd_arrays made = sgd_advanced(&u->arrays, start);
+
+            made.g = g;
             sgd_vitals_init(&into);
-            take_block(into.g, g, n, into.norms);
-            take_block(into.w, u->arrays.w_out + start, n, into.norms);
-            take_block(into.v, u->arrays.v_out == NULL ? NULL : u->arrays.v_out + start,
-                       n, into.norms);
+            for (int k = 0; k < SGD_STREAMS; k++) {
+                take_block(into.of[k], sgd_stream(&made, k), n, into.norms);
+            }
         }
     }
     sgd_signs_merge(&u->wanted, &u->signs, u->count);
@@ -207,7 +209,7 @@ static void update_chunks(const update *u, const weight_product *p, const span m
                           int64_t most, float *buffer, int64_t room)
 {
     const row_groups chunks = row_groups_of(mine.end - mine.begin, most);
-    const bool watched = sgd_any_wanted(&u->wanted);
+    const bool watched = sgd_seen(&u->wanted) != 0;
     int64_t done = mine.begin * p->cols;
     float *left = buffer; /* dw of element `done` */
 
@@ -267,8 +269,8 @@ static void grad_weight_sgd_again(const sonde__op_call *call)
 /* Whether tiles of dw update w and v, and take what is wanted, out of registers. */
 static bool runs_in_tiles(const update *u, int64_t samples)
 {
-    const bool can = !sgd_any_wanted(&u->wanted) ||
-                     (VF_WIDTH == 16 && u->wanted.norms && u->wanted.v == NULL);
+    const bool can = sgd_seen(&u->wanted) == 0 ||
+                     (VF_WIDTH == 16 && u->wanted.norms && u->wanted.of[SGD_V] == NULL);
 
     return can && u->whole == NULL && samples <= SAMPLE_CHUNK &&
            sgd_case_of(&u->rule) == SGD_MOMENTUM;
@@ -358,21 +360,21 @@ static void finish_tiles(const sonde__op_call *call, const update *u)
     for (int64_t i = 0; i < u->groups.count; i++) {
         plain = plain && sonde__norms_is_plain(&u->sums[i].g);
     }
-    if (u->wanted.g != NULL && !plain) {
+    if (u->wanted.of[SGD_G] != NULL && !plain) {
         grad_weight_sgd_again(call); /* which leaves nothing else of what is wanted */
     } else {
-        init_signs(u->wanted.g, true);
+        init_signs(u->wanted.of[SGD_G], true);
     }
-    init_signs(u->wanted.w, true);
+    init_signs(u->wanted.of[SGD_W], true);
     for (int64_t i = 0; i < u->groups.count; i++) {
         const int64_t first = row_group_start(&u->groups, i) * u->cols;
         const int64_t n = row_group_start(&u->groups, i + 1) * u->cols - first;
 
-        if (u->wanted.g != NULL && plain) {
-            sonde__norms_take(u->wanted.g, &u->sums[i].g, NULL, (size_t)n);
+        if (u->wanted.of[SGD_G] != NULL && plain) {
+            sonde__norms_take(u->wanted.of[SGD_G], &u->sums[i].g, NULL, (size_t)n);
         }
-        if (u->wanted.w != NULL) {
-            sonde__norms_take(u->wanted.w, &u->sums[i].w, u->arrays.w_out + first,
+        if (u->wanted.of[SGD_W] != NULL) {
+            sonde__norms_take(u->wanted.of[SGD_W], &u->sums[i].w, u->arrays.w_out + first,
                               (size_t)n);
         }
     }
@@ -399,7 +401,7 @@ static void grad_weight_sgd_run(const sonde__op_call *call, int part, int parts)
     weight_product p = weight_product_of(&call->in[UPDATE_DY], &call->in[UPDATE_X],
                                          buffer + update_floats(call));
     const span mine = part_of(u.rows, part, parts);
-    const bool watched = sgd_any_wanted(&u.wanted);
+    const bool watched = sgd_seen(&u.wanted) != 0;
 
     if (!runs_in_tiles(&u, p.samples)) {
         update_chunks(&u, &p, mine, update_rows(&call->in[UPDATE_X].shape), buffer,
