@@ -424,38 +424,14 @@ static void conv2d_relu_run_lanes(const sonde__op_call *call, int part, int part
 
 /* --- rows of the table -------------------------------------------------------------- */
 
-#define CONV2D_IN                                                                        \
-    {                                                                                    \
-        SONDE__LANES, SONDE__PLAIN, SONDE__PLAIN                                         \
-    }
-
-const sonde__op_kernel ISA(sonde__kernel_conv2d) = {.name = "lanes",
-                                                    .accepts = conv2d_accepts,
-                                                    .in = CONV2D_IN,
-                                                    .out = {SONDE__LANES},
-                                                    .scratch = conv2d_scratch,
-                                                    .parts = conv2d_parts,
-                                                    .run = conv2d_run_lanes};
-
-const sonde__op_kernel ISA(sonde__kernel_conv2d_relu) = {
-    .name = "lanes",
-    .accepts = conv2d_accepts,
-    .in = CONV2D_IN,
-    .out = {SONDE__LANES, SONDE__LANES},
-    .scratch = conv2d_scratch,
-    .parts = conv2d_parts,
-    .vitals_out = 1U << 0 | 1U << 1,
-    .vitals_kept = 1U << 0,
-    .run = conv2d_relu_run_lanes,
-    .finish = relu_vitals_finish};
-
-const sonde__op_kernel ISA(sonde__kernel_conv2d_relu_pool) = {
-    .name = "lanes",
-    .accepts = pool_accepts,
-    .in = CONV2D_IN,
-    .out = {SONDE__LANES, SONDE__LANES, SONDE__LANES, SONDE__LANES},
-    .scratch = pool_scratch,
-    .parts = pool_parts,
-    .tells = pool_tells,
-    .run = conv2d_relu_pool_run_lanes,
-    .finish = pool_finish};
+SONDE__KERNEL(conv2d, "lanes", conv2d_accepts, (SONDE__LANES), (SONDE__LANES),
+              conv2d_run_lanes, .scratch = conv2d_scratch, .parts = conv2d_parts)
+SONDE__KERNEL(conv2d_relu, "lanes", conv2d_accepts, (SONDE__LANES),
+              (SONDE__LANES, SONDE__LANES), conv2d_relu_run_lanes,
+              .scratch = conv2d_scratch, .parts = conv2d_parts,
+              .vitals_out = 1U << 0 | 1U << 1, .vitals_kept = 1U << 0,
+              .finish = relu_vitals_finish)
+SONDE__KERNEL(conv2d_relu_pool, "lanes", pool_accepts, (SONDE__LANES),
+              (SONDE__LANES, SONDE__LANES, SONDE__LANES, SONDE__LANES),
+              conv2d_relu_pool_run_lanes, .scratch = pool_scratch, .parts = pool_parts,
+              .tells = pool_tells, .finish = pool_finish)

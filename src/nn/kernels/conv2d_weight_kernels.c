@@ -10,7 +10,7 @@
 #include "base/macros.h"
 #include "nn/kernels/conv2d_weight_tile.h"
 #include "nn/kernels/fast.h"
-#include "nn/kernels/operand_vitals.h"
+#include "nn/kernels/call.h"
 
 /* --- weight gradient ---------------------------------------------------------------- */
 
@@ -535,27 +535,13 @@ static void fused_run(const sonde__op_call *call, int part, int parts)
 
 /* --- rows of the table -------------------------------------------------------------- */
 
-const sonde__op_kernel ISA(sonde__kernel_conv2d_grad_weight) = {
-    .name = "lanes",
-    .accepts = weight_accepts,
-    .in = {SONDE__LANES, SONDE__LANES},
-    .scratch = weight_scratch,
-    .parts = weight_parts,
-    .run = weight_run};
-
-const sonde__op_kernel ISA(sonde__kernel_channel_sum) = {.name = "lanes",
-                                                         .accepts = sum_accepts,
-                                                         .in = {SONDE__LANES},
-                                                         .parts = sum_parts,
-                                                         .run = sum_run};
-
-const sonde__op_kernel ISA(sonde__kernel_pool_relu_conv_grad) = {
-    .name = "lanes",
-    .accepts = fused_accepts,
-    .in = {SONDE__LANES, SONDE__LANES, SONDE__LANES, SONDE__LANES},
-    .out = {SONDE__LANES, SONDE__LANES},
-    .scratch = fused_scratch,
-    .parts = fused_parts,
-    .vitals_out = 1U << 0 | 1U << 1,
-    .run = fused_run,
-    .finish = fused_finish};
+SONDE__KERNEL(conv2d_grad_weight, "lanes", weight_accepts, (SONDE__LANES, SONDE__LANES),
+              (SONDE__PLAIN), weight_run, .scratch = weight_scratch,
+              .parts = weight_parts)
+SONDE__KERNEL(channel_sum, "lanes", sum_accepts, (SONDE__LANES), (SONDE__PLAIN), sum_run,
+              .parts = sum_parts)
+SONDE__KERNEL(pool_relu_conv_grad, "lanes", fused_accepts,
+              (SONDE__LANES, SONDE__LANES, SONDE__LANES, SONDE__LANES),
+              (SONDE__LANES, SONDE__LANES), fused_run, .scratch = fused_scratch,
+              .parts = fused_parts, .vitals_out = 1U << 0 | 1U << 1,
+              .finish = fused_finish)

@@ -252,39 +252,18 @@ VEC_INLINE void run_tile(const wide_pass *pass, const wide_tile *tile,
 typedef void wide_tile_fn(const wide_pass *pass, const wide_tile *tile,
                           const wide_tap *taps, float *sums);
 
+#define LIST_TILE(rows, units) [(rows - 1) / 2][units - 1] = run_tile_##rows##_##units,
 #if VF_WIDTH == 16
-#define DEFINE_TILES(rows)                                                               \
-    DEFINE_TILE(rows, 1)                                                                 \
-    DEFINE_TILE(rows, 2)                                                                 \
-    DEFINE_TILE(rows, 3)                                                                 \
-    DEFINE_TILE(rows, 4)
-#define LIST_TILES(rows)                                                                 \
-    {                                                                                    \
-        run_tile_##rows##_1, run_tile_##rows##_2, run_tile_##rows##_3,                   \
-            run_tile_##rows##_4                                                          \
-    }
+#define WIDE_TILES(X) VEC_UP_TO_4(X, 2) VEC_UP_TO_4(X, 4) VEC_UP_TO_4(X, 6)
+#elif VF_WIDTH == 8
+#define WIDE_TILES(X) X(2, 1) X(4, 1) X(6, 1)
 #else
-#define DEFINE_TILES(rows) DEFINE_TILE(rows, 1)
-#define LIST_TILES(rows)                                                                 \
-    {                                                                                    \
-        run_tile_##rows##_1                                                              \
-    }
+#define WIDE_TILES(X) X(2, 1)
 #endif
 
-DEFINE_TILES(2)
-#if VF_WIDTH > 4
-DEFINE_TILES(4)
-DEFINE_TILES(6)
-#endif
+WIDE_TILES(DEFINE_TILE)
 
-/* [(rows - 1) / 2][units - 1] */
-static wide_tile_fn *const tile_fns[][UNITS] = {
-    LIST_TILES(2),
-#if VF_WIDTH > 4
-    LIST_TILES(4),
-    LIST_TILES(6),
-#endif
-};
+static wide_tile_fn *const tile_fns[][UNITS] = {WIDE_TILES(LIST_TILE)};
 
 /* --- copies ------------------------------------------------------------------------- */
 
@@ -682,15 +661,9 @@ static bool accepts(const sonde__op_call *call, bool backward)
     }
 
 #define DEFINE_KERNEL(op, direction)                                                     \
-    const sonde__op_kernel ISA(sonde__kernel_##op##_wide) = {                            \
-        .name = "wide",                                                                  \
-        .accepts = direction##_accepts,                                                  \
-        .in = {SONDE__LANES, SONDE__PLAIN, SONDE__PLAIN},                                \
-        .out = {SONDE__LANES, SONDE__LANES},                                             \
-        .scratch = direction##_scratch,                                                  \
-        .parts = direction##_parts,                                                      \
-        .run = direction##_run,                                                          \
-    };
+    SONDE__KERNEL(op##_wide, "wide", direction##_accepts, (SONDE__LANES),                \
+                  (SONDE__LANES, SONDE__LANES), direction##_run,                         \
+                  .scratch = direction##_scratch, .parts = direction##_parts)
 
 DEFINE_DIRECTION(forward, false)
 DEFINE_DIRECTION(input, true)

@@ -307,33 +307,13 @@ typedef void tile_fn(const tile *t);
     {                                                                                    \
         run_tile(t, rows, vecs);                                                         \
     }
-#if VF_WIDTH == 16
-#define DEFINE_TILES(rows)                                                               \
-    DEFINE_TILE(rows, 1)                                                                 \
-    DEFINE_TILE(rows, 2)                                                                 \
-    DEFINE_TILE(rows, 3)                                                                 \
-    DEFINE_TILE(rows, 4)
-#define LIST_TILES(rows)                                                                 \
-    {                                                                                    \
-        run_tile_##rows##_1, run_tile_##rows##_2, run_tile_##rows##_3,                   \
-            run_tile_##rows##_4                                                          \
-    }
-#else
-#define DEFINE_TILES(rows)                                                               \
-    DEFINE_TILE(rows, 1)                                                                 \
-    DEFINE_TILE(rows, 2)
-#define LIST_TILES(rows)                                                                 \
-    {                                                                                    \
-        run_tile_##rows##_1, run_tile_##rows##_2                                         \
-    }
-#endif
+#define LIST_TILE(rows, vecs) [(rows - 1) / 2][vecs - 1] = run_tile_##rows##_##vecs,
+#define TILES(X)                                                                         \
+    VF_UP_TO_TILE_VECS(X, 2) VF_UP_TO_TILE_VECS(X, 4) VF_UP_TO_TILE_VECS(X, 6)
 
-DEFINE_TILES(2)
-DEFINE_TILES(4)
-DEFINE_TILES(6)
+TILES(DEFINE_TILE)
 
-/* [(rows - 1) / 2][vectors - 1] */
-static tile_fn *const tile_fns[][VECS] = {LIST_TILES(2), LIST_TILES(4), LIST_TILES(6)};
+static tile_fn *const tile_fns[][VECS] = {TILES(LIST_TILE)};
 
 /* --- chunks ------------------------------------------------------------------------- */
 
@@ -475,11 +455,6 @@ static void weight_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-const sonde__op_kernel ISA(sonde__kernel_conv2d_grad_weight_wide) = {
-    .name = "wide",
-    .accepts = weight_accepts,
-    .in = {SONDE__LANES, SONDE__LANES},
-    .out = {SONDE__PLAIN},
-    .scratch = weight_scratch,
-    .parts = weight_parts,
-    .run = weight_run};
+SONDE__KERNEL(conv2d_grad_weight_wide, "wide", weight_accepts,
+              (SONDE__LANES, SONDE__LANES), (SONDE__PLAIN), weight_run,
+              .scratch = weight_scratch, .parts = weight_parts)

@@ -9,12 +9,6 @@
 #ifndef SONDE_NN_KERNELS_CONV2D_WINDOWS_H
 #define SONDE_NN_KERNELS_CONV2D_WINDOWS_H
 
-#if VF_WIDTH == 16
-#define WINDOW_TILES(X) X(6) X(5) X(4) X(3) X(2) X(1)
-#else
-#define WINDOW_TILES(X) X(2) X(1)
-#endif
-
 /* Where a row of 2 x 2 windows goes: window i at i * LANES of pooled and index. */
 typedef struct window_row {
     conv2d_run run;       /* of the upper row's first pixel; y and relu as in a run */
@@ -143,16 +137,21 @@ VEC_INLINE void run_windows(const window_row *row, int64_t o, const int channels
     }
 }
 
-#define DEFINE_WINDOWS(channels)                                                         \
-    static void run_windows_##channels(const window_row *row, int64_t o)                 \
+#define DEFINE_WINDOWS(name, channels)                                                   \
+    static void name##_##channels(const window_row *row, int64_t o)                      \
     {                                                                                    \
         run_windows(row, o, channels);                                                   \
     }
-#define LIST_WINDOWS(channels) run_windows_##channels,
+#define LIST_WINDOWS(name, channels) name##_##channels,
+#if VF_WIDTH == 16
+#define WINDOW_TILES(X) VEC_UP_TO_6(X, run_windows)
+#else
+#define WINDOW_TILES(X) VEC_UP_TO_2(X, run_windows)
+#endif
 
 WINDOW_TILES(DEFINE_WINDOWS)
 
-/* Falling channel counts: the last entry has one channel. */
+/* By channels - 1. */
 static void (*const window_tiles[])(const window_row *row,
                                     int64_t o) = {WINDOW_TILES(LIST_WINDOWS)};
 
@@ -174,7 +173,7 @@ static void run_window_row(const window_row *row)
             part.run.relu = row->run.relu == NULL ? NULL : row->run.relu + lane;
             part.pooled = row->pooled == NULL ? NULL : row->pooled + lane;
             part.index = row->index == NULL ? NULL : row->index + lane;
-            window_tiles[MAX_WINDOW_TILE - channels](&part, o);
+            window_tiles[channels - 1](&part, o);
         }
         o += channels;
     }

@@ -20,7 +20,6 @@
 #include "base/isa.h"
 #include "base/macros.h"
 #include "nn/kernels/fast.h"
-#include "nn/kernels/half_ops.h"
 #include "nn/kernels/lanes.h"
 
 #include <math.h>

@@ -38,7 +38,7 @@ enum { SGD_W, SGD_G, SGD_V, SGD_STREAMS };
 
 /* Whose vital signs are wanted; NULL: not. */
 typedef struct sgd_vitals {
-    sonde_vitals *of[SGD_STREAMS];
+    sonde_vitals *streams[SGD_STREAMS];
     bool norms; /* of all, only norms */
 } sgd_vitals;
 
@@ -53,7 +53,7 @@ static inline unsigned sgd_seen(const sgd_vitals *wanted)
     unsigned see = 0;
 
     for (int k = 0; k < SGD_STREAMS; k++) {
-        see |= wanted->of[k] != NULL ? 1U << (unsigned)k : 0U;
+        see |= wanted->streams[k] != NULL ? 1U << (unsigned)k : 0U;
     }
     return see;
 }
@@ -187,7 +187,7 @@ static inline sgd_arrays sgd_advanced(const sgd_arrays *arrays, int64_t by)
 static inline void sgd_vitals_init(const sgd_vitals *vitals)
 {
     for (int k = 0; k < SGD_STREAMS; k++) {
-        init_signs(vitals->of[k], vitals->norms);
+        init_signs(vitals->streams[k], vitals->norms);
     }
 }
 
@@ -295,8 +295,9 @@ static void sgd_vitals_block(const sgd_rule *rule, const sgd_arrays *block, int6
     }
 #undef SGD_CASE
     for (int k = 0; k < SGD_STREAMS; k++) {
-        if (vitals->of[k] != NULL) {
-            sonde__vitals_take(vitals->of[k], &sums[k], sgd_stream(block, k), (size_t)n);
+        if (vitals->streams[k] != NULL) {
+            sonde__vitals_take(vitals->streams[k], &sums[k], sgd_stream(block, k),
+                               (size_t)n);
         }
     }
 }
@@ -377,8 +378,9 @@ static bool sgd_norms_block(const sgd_rule *rule, const sgd_arrays *block, int64
         sgd_look_at(block->g, n, block->bad);
     }
     for (int k = 0; k < SGD_STREAMS; k++) {
-        if (vitals->of[k] != NULL) {
-            sonde__norms_take(vitals->of[k], &sums[k], sgd_stream(block, k), (size_t)n);
+        if (vitals->streams[k] != NULL) {
+            sonde__norms_take(vitals->streams[k], &sums[k], sgd_stream(block, k),
+                              (size_t)n);
         }
     }
     return true;
@@ -401,7 +403,7 @@ static inline void sgd_block(const sgd_rule *rule, const sgd_arrays *block, int6
 #endif
     sgd_update(rule, block, n);
     for (int k = 0; k < SGD_STREAMS; k++) {
-        take_block(vitals->of[k], sgd_stream(block, k), n, vitals->norms);
+        take_block(vitals->streams[k], sgd_stream(block, k), n, vitals->norms);
     }
 }
 
@@ -425,9 +427,9 @@ static inline sgd_vitals sgd_signs(const sgd_vitals *wanted, void *scratch, int6
     sgd_vitals signs = {.norms = wanted->norms};
 
     for (int k = 0; k < SGD_STREAMS; k++) {
-        signs.of[k] = wanted->of[k] == NULL
-                          ? NULL
-                          : (sonde_vitals *)scratch + k * sgd_blocks(count);
+        signs.streams[k] = wanted->streams[k] == NULL
+                               ? NULL
+                               : (sonde_vitals *)scratch + k * sgd_blocks(count);
     }
     return signs;
 }
@@ -437,7 +439,7 @@ static inline sgd_vitals sgd_signs_of_block(const sgd_vitals *signs, int64_t blo
     sgd_vitals one = *signs;
 
     for (int k = 0; k < SGD_STREAMS; k++) {
-        one.of[k] = one.of[k] == NULL ? NULL : one.of[k] + block;
+        one.streams[k] = one.streams[k] == NULL ? NULL : one.streams[k] + block;
     }
     return one;
 }
@@ -448,8 +450,8 @@ static inline void sgd_signs_merge(const sgd_vitals *wanted, const sgd_vitals *s
 {
     sgd_vitals_init(wanted);
     for (int k = 0; k < SGD_STREAMS; k++) {
-        for (int64_t i = 0; wanted->of[k] != NULL && i < sgd_blocks(count); i++) {
-            sonde_vitals_merge(wanted->of[k], &signs->of[k][i]);
+        for (int64_t i = 0; wanted->streams[k] != NULL && i < sgd_blocks(count); i++) {
+            sonde_vitals_merge(wanted->streams[k], &signs->streams[k][i]);
         }
     }
 }

@@ -12,7 +12,7 @@
  */
 #include "base/isa.h"
 #include "nn/kernels/fast.h"
-#include "nn/kernels/vmath.h"
+#include "nn/kernels/lanes.h"
 
 /* Line i begins at line_start(i); its vectors lie step floats apart. */
 typedef struct lines {

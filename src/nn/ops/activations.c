@@ -13,7 +13,6 @@
  * attrs: none. Sigmoid and tanh have no fast kernels.
  */
 #include "nn/kernels/fast.h"
-#include "nn/kernels/half_ops.h"
 #include "nn/ops/common.h"
 
 #include <math.h>

@@ -8,7 +8,7 @@
  * Only from float to float there is a gradient: dy in the dtype of x.
  */
 #include "base/fail.h"
-#include "nn/kernels/half_ops.h"
+#include "nn/kernels/fast.h"
 #include "nn/ops/common.h"
 #include "nn/ops/layer_row.h"
 

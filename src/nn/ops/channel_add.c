@@ -7,7 +7,7 @@
  * The gradients are dy, and ChannelSum of dy.
  */
 #include "nn/ops/common.h"
-#include "nn/kernels/half_ops.h"
+#include "nn/kernels/fast.h"
 
 static sonde_err channel_add_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                    sonde_diag *diag)

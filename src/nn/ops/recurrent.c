@@ -23,7 +23,7 @@
  * attrs: choice the cell, affine true if reversed, groups H; half, wide.
  */
 #include "base/macros.h"
-#include "nn/kernels/half_gemm.h"
+#include "nn/kernels/gemm.h"
 #include "nn/kernels/rows.h"
 #include "nn/ops/recurrent.h"
 

@@ -6,7 +6,6 @@
 
 #include "base/fail.h"
 #include "nn/kernels/gemm.h"
-#include "nn/kernels/half_gemm.h"
 #include "nn/ops/common.h"
 
 extern const sonde__op_kind sonde__op_recurrent, sonde__op_recurrent_grad;
