@@ -57,7 +57,9 @@ static sonde_nn_dataset *make_set(uint8_t *pixels, int64_t *labels)
     for (int64_t i = 0; i < COUNT; i++) {
         labels[i] = i % 10;
     }
-    if (sonde_nn_dataset_from_memory(&data, &classes, NULL, &set, &diag) != SONDE_OK) {
+    if (sonde_nn_dataset_open(
+            NULL, SONDE_OPTIONS(sonde_nn_dataset, .data = &data, .labels = &classes),
+            &set, &diag) != SONDE_OK) {
         die(&diag);
     }
     return set;
@@ -84,8 +86,9 @@ static double run(const sonde_nn_dataset *set, int64_t batch, int workers, int e
                   bool read, sonde_nn_loader_stats *stats)
 {
     const float half = 0.5f;
-    const sonde_nn_transform list[] = {sonde_nn_to_float(),
-                                       sonde_nn_normalise(1, &half, &half)};
+    const sonde_nn_transform list[] = {
+        {.kind = SONDE_NN_TO_FLOAT},
+        {.kind = SONDE_NN_NORMALISE, .channels = 1, .mean = {half}, .std = {half}}};
     const sonde_nn_loader_options options = {.size = sizeof options,
                                              .batch = batch,
                                              .shuffle = true,

@@ -81,8 +81,8 @@ static sonde_nn_dataset *open_set(const sonde_nn_job_info *info)
 {
     sonde_nn_dataset *set = NULL;
     sonde_diag diag = {0};
-    const sonde_err err =
-        sonde_nn_dataset_open_named(info->data_name, SONDE_NN_TRAIN, NULL, &set, &diag);
+    const sonde_err err = sonde_nn_dataset_open(
+        NULL, SONDE_OPTIONS(sonde_nn_dataset, .name = info->data_name), &set, &diag);
 
     if (err != SONDE_OK && err != SONDE_ENOTFOUND) {
         bench_check(err, &diag);

@@ -60,16 +60,25 @@ function(sonde_library name)
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/private)
 endfunction()
 
-# sonde_builtin_rules(TARGET): the table of built-in rules. Every src/core/rules/builtin/rule_<name>.c
-# defines the row sonde__builtin_<name>; a file that is added is picked up by the next build.
+# sonde_builtin_rules(TARGET): the table of built-in rules, by name, from their definitions
+# `const sonde_rule sonde__builtin_<name> = {` in src/core/rules/builtin/rule_*.c.
 function(sonde_builtin_rules target)
-  file(GLOB rules CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/core/rules/builtin/rule_*.c)
-  set(declarations "")
-  set(rows "")
+  file(GLOB families CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/core/rules/builtin/rule_*.c)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${families})
+  set(rules)
+  foreach(family ${families})
+    file(STRINGS ${family} definitions REGEX "^const sonde_rule sonde__builtin_[a-z0-9_]+ = ")
+    foreach(definition ${definitions})
+      string(REGEX REPLACE "^const sonde_rule (sonde__builtin_[a-z0-9_]+) = .*" "\\1" rule ${definition})
+      list(APPEND rules ${rule})
+    endforeach()
+  endforeach()
+  list(SORT rules)
+  set(declarations)
+  set(rows)
   foreach(rule ${rules})
-    string(REGEX REPLACE ".*/rule_(.*)\\.c" "sonde__builtin_\\1" row ${rule})
-    string(APPEND declarations "extern const sonde_rule ${row};\n")
-    string(APPEND rows "    &${row},\n")
+    string(APPEND declarations "extern const sonde_rule ${rule};\n")
+    string(APPEND rows "    &${rule},\n")
   endforeach()
   set(table ${CMAKE_BINARY_DIR}/builtin_table.c)
   file(CONFIGURE OUTPUT ${table} CONTENT "#include \"rules/engine.h\"\n\n${declarations}

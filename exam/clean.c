@@ -39,10 +39,10 @@ static void ordinary(int variant, uint64_t seed, const char *record, sonde_rules
         plan.optimizer.learning_rate *= by;
         break;
     case 2:
-        plan.optimizer = sonde_nn_optimizer_adam(by * 0.003F);
+        plan.optimizer = sonde_nn_optimizer_default(SONDE_NN_ADAM, by * 0.003F);
         break;
     default:
-        plan.optimizer = sonde_nn_optimizer_adamw(by * 0.003F);
+        plan.optimizer = sonde_nn_optimizer_default(SONDE_NN_ADAMW, by * 0.003F);
         break;
     }
     plan.head = seed % 2 == 0 ? HEAD_NLL : HEAD_CROSS_ENTROPY;
@@ -57,7 +57,8 @@ static void with_warmup(int variant, uint64_t seed, const char *record,
     faults_plan plan = faults_usual((faults_net)variant, seed);
 
     plan.warmup = 40;
-    plan.optimizer = seed % 2 == 0 ? sonde_nn_optimizer_adam(0.003F) : plan.optimizer;
+    plan.optimizer = seed % 2 == 0 ? sonde_nn_optimizer_default(SONDE_NN_ADAM, 0.003F)
+                                   : plan.optimizer;
     plan.record = record;
     finish(&plan, rules);
 }
@@ -101,7 +102,7 @@ static void of_data(int variant, uint64_t seed, const char *record, sonde_rules 
     faults_plan plan = faults_usual(NET_MLP, seed);
 
     plan.data = (faults_data_kind)variant;
-    plan.optimizer = seed % 2 == 0 ? sonde_nn_optimizer_adam(0.003F)
+    plan.optimizer = seed % 2 == 0 ? sonde_nn_optimizer_default(SONDE_NN_ADAM, 0.003F)
                                    : sonde_nn_optimizer_sgd(0.02F, 0.9F);
     plan.batch = seed % 2 == 0 ? 16 : 4;
     plan.steps = 400;
@@ -170,14 +171,15 @@ static void sparse(int variant, uint64_t seed, const char *record, sonde_rules *
 
 static loop_plan usual(uint64_t seed)
 {
-    return (loop_plan){.data = DATA_BLOBS,
-                       .seed = seed,
-                       .batch = 32,
-                       .width = 32,
-                       .hidden = 3,
-                       .steps = 150,
-                       .optimizer = seed % 2 == 0 ? sonde_nn_optimizer_adam(0.003F)
-                                                  : sonde_nn_optimizer_sgd(0.05F, 0.9F)};
+    return (loop_plan){
+        .data = DATA_BLOBS,
+        .seed = seed,
+        .batch = 32,
+        .width = 32,
+        .hidden = 3,
+        .steps = 150,
+        .optimizer = seed % 2 == 0 ? sonde_nn_optimizer_default(SONDE_NN_ADAM, 0.003F)
+                                   : sonde_nn_optimizer_sgd(0.05F, 0.9F)};
 }
 
 static void loop_ordinary(int variant, uint64_t seed, const char *record,
@@ -285,7 +287,7 @@ static void loop_annealed(int variant, uint64_t seed, const char *record,
 {
     loop_plan plan = usual(seed);
 
-    plan.optimizer = sonde_nn_optimizer_adamw(0.003F);
+    plan.optimizer = sonde_nn_optimizer_default(SONDE_NN_ADAMW, 0.003F);
     plan.before = anneal;
     plan.steps = 200;
     plan.norm = variant == 1;

@@ -54,8 +54,9 @@ static void make_images(void)
     sonde_diag diag = {0};
 
     images = bench_alloc(IMAGES * sizeof *images);
-    if (sonde_nn_dataset_open_named("fashion-mnist", SONDE_NN_TRAIN, NULL, &set, &diag) !=
-        SONDE_OK) {
+    if (sonde_nn_dataset_open(NULL,
+                              SONDE_OPTIONS(sonde_nn_dataset, .name = "fashion-mnist"),
+                              &set, &diag) != SONDE_OK) {
         set = NULL;
     }
     for (int64_t i = 0; i < IMAGES; i++) {

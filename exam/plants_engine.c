@@ -205,7 +205,7 @@ static void choose(faults_plan *plan, plant what)
     plan->before = before[what];
     plan->prepare = prepare[what];
     if (what == PLANT_RATE_ADAM) {
-        plan->optimizer = sonde_nn_optimizer_adam(0.002F);
+        plan->optimizer = sonde_nn_optimizer_default(SONDE_NN_ADAM, 0.002F);
     }
     if (what == PLANT_RATE || what == PLANT_RATE_ADAM) {
         plan->optimizer.learning_rate *= (float)plan->severity;

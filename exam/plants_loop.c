@@ -31,12 +31,12 @@ static loop_plan usual(loop_net_kind kind, uint64_t seed)
         plan.activation = ACT_TANH;
         plan.norm = true;
         plan.hidden = 3;
-        plan.optimizer = sonde_nn_optimizer_adam(0.003F);
+        plan.optimizer = sonde_nn_optimizer_default(SONDE_NN_ADAM, 0.003F);
     } else if (kind == LOOP_DEEP) {
         plan.hidden = 6;
         plan.residual = true;
         plan.dropout = 0.1F;
-        plan.optimizer = sonde_nn_optimizer_adamw(0.002F);
+        plan.optimizer = sonde_nn_optimizer_default(SONDE_NN_ADAMW, 0.002F);
     }
     return plan;
 }
@@ -59,7 +59,7 @@ static void for_mistake(loop_plan *plan, loop_net_kind kind, int shows)
     if ((mistake == MISTAKE_SWAPPED_BETAS || mistake == MISTAKE_STUCK_STEP ||
          mistake == MISTAKE_FLIP_SECOND) &&
         kind != LOOP_DEEP) {
-        plan->optimizer = sonde_nn_optimizer_adam(0.003F);
+        plan->optimizer = sonde_nn_optimizer_default(SONDE_NN_ADAM, 0.003F);
     }
 }
 
@@ -104,7 +104,7 @@ static void with_op(const faults_row *row, uint64_t seed, double severity,
 
     plan.op = (loop_op)(row->variant % 10);
     plan.activation = (loop_activation)(row->variant / 10);
-    plan.optimizer = sonde_nn_optimizer_adam(0.002F);
+    plan.optimizer = sonde_nn_optimizer_default(SONDE_NN_ADAM, 0.002F);
     plan.mistake = MISTAKE_OP;
     plan.at = row->shows;
     plan.severity = severity;
@@ -121,8 +121,9 @@ static void deep_sigmoid(const faults_row *row, uint64_t seed, double severity,
     plan.activation = ACT_SIGMOID;
     plan.hidden = (int)severity;
     plan.gain = row->variant == 0 ? 1.0F : 0.57F; /* PyTorch's default is smaller */
-    plan.optimizer = row->variant == 0 ? sonde_nn_optimizer_sgd(0.05F, 0.9F)
-                                       : sonde_nn_optimizer_adam(0.001F);
+    plan.optimizer = row->variant == 0
+                         ? sonde_nn_optimizer_sgd(0.05F, 0.9F)
+                         : sonde_nn_optimizer_default(SONDE_NN_ADAM, 0.001F);
     plan.steps = row->limit + 10;
     plan.record = record;
     loop_train(&plan, rules);

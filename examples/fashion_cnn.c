@@ -61,8 +61,9 @@ static sonde_nn_model *build_model(void)
 
 static sonde_nn_loader *load(const sonde_nn_dataset *set, int64_t batch, bool shuffle)
 {
-    const sonde_nn_transform transforms[] = {sonde_nn_to_float(),
-                                             sonde_nn_normalise(1, &half, &half)};
+    const sonde_nn_transform transforms[] = {
+        {.kind = SONDE_NN_TO_FLOAT},
+        {.kind = SONDE_NN_NORMALISE, .channels = 1, .mean = {half}, .std = {half}}};
     sonde_nn_loader *loader = NULL;
 
     TRY(sonde_nn_loader_create(
@@ -139,9 +140,11 @@ static void train(sonde_nn_model *model, const sonde_nn_dataset *training,
 static void predict(const char *path)
 {
     const sonde_nn_transform transforms[] = {
-        sonde_nn_resize(28, 28, SONDE_NN_BICUBIC), sonde_nn_greyscale(),
-        sonde_nn_invert_if_light(200), sonde_nn_to_float(),
-        sonde_nn_normalise(1, &half, &half)};
+        {.kind = SONDE_NN_RESIZE, .height = 28, .width = 28, .filter = SONDE_NN_BICUBIC},
+        {.kind = SONDE_NN_GREYSCALE},
+        {.kind = SONDE_NN_INVERT_IF_LIGHT, .threshold = 200},
+        {.kind = SONDE_NN_TO_FLOAT},
+        {.kind = SONDE_NN_NORMALISE, .channels = 1, .mean = {half}, .std = {half}}};
     sonde_nn_model *model = build_model();
     sonde_nn_dataset *image = NULL;
     sonde_nn_loader *loader = NULL;
@@ -152,7 +155,9 @@ static void predict(const char *path)
     sonde_view predictions;
 
     TRY(sonde_nn_model_load(model, "classifier.safetensors", &diag));
-    TRY(sonde_nn_dataset_open_image(path, &image, &diag));
+    TRY(sonde_nn_dataset_open(
+        path, SONDE_OPTIONS(sonde_nn_dataset, .kind = SONDE_NN_DATA_IMAGE), &image,
+        &diag));
     TRY(sonde_nn_dataset_get(image, 0, NULL, &before, &diag));
     TRY(sonde_nn_loader_create(image,
                                SONDE_OPTIONS(sonde_nn_loader, .batch = 1,
@@ -194,10 +199,13 @@ int main(int argc, char **argv)
     sonde_nn_dataset *training = NULL, *test = NULL;
     sonde_nn_model *model = NULL;
 
-    TRY(sonde_nn_dataset_open_named("fashion-mnist", SONDE_NN_TRAIN, folder, &training,
-                                    &diag));
-    TRY(sonde_nn_dataset_open_named("fashion-mnist", SONDE_NN_TEST, folder, &test,
-                                    &diag));
+    TRY(sonde_nn_dataset_open(folder,
+                              SONDE_OPTIONS(sonde_nn_dataset, .name = "fashion-mnist"),
+                              &training, &diag));
+    TRY(sonde_nn_dataset_open(
+        folder,
+        SONDE_OPTIONS(sonde_nn_dataset, .name = "fashion-mnist", .split = SONDE_NN_TEST),
+        &test, &diag));
     draw_samples(training);
 
     model = build_model();

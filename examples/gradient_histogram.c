@@ -112,16 +112,18 @@ static void draw_histogram(const sonde_nn_session *session)
 int main(int argc, char **argv)
 {
     const float half = 0.5F;
-    const sonde_nn_transform transforms[] = {sonde_nn_to_float(),
-                                             sonde_nn_normalise(1, &half, &half)};
+    const sonde_nn_transform transforms[] = {
+        {.kind = SONDE_NN_TO_FLOAT},
+        {.kind = SONDE_NN_NORMALISE, .channels = 1, .mean = {half}, .std = {half}}};
     const sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(0.01F, 0.0F);
     sonde_nn_dataset *set = NULL;
     sonde_nn_loader *loader = NULL;
     sonde_nn_model *model = build_model();
     sonde_nn_session *session = NULL;
 
-    TRY(sonde_nn_dataset_open_named("mnist", SONDE_NN_TRAIN, argc > 1 ? argv[1] : NULL,
-                                    &set, &diag));
+    TRY(sonde_nn_dataset_open(argc > 1 ? argv[1] : NULL,
+                              SONDE_OPTIONS(sonde_nn_dataset, .name = "mnist"), &set,
+                              &diag));
     TRY(sonde_nn_loader_create(
         set,
         SONDE_OPTIONS(sonde_nn_loader, .batch = BATCH, .shuffle = true, .seed = SEED,

@@ -316,7 +316,8 @@ typedef struct feed {
 
 static feed open_feed(const arguments *a, const sonde_nn_dataset *set)
 {
-    const sonde_nn_transform to_float = sonde_nn_to_float(); /* x / 255 */
+    const sonde_nn_transform to_float =
+        (sonde_nn_transform){.kind = SONDE_NN_TO_FLOAT}; /* x / 255 */
     const size_t samples = (size_t)a->steps_per_execution * BATCH;
     feed opened = {.images = malloc(samples * PIXELS * sizeof(float)),
                    .labels = malloc(samples * sizeof(int64_t))};
@@ -408,7 +409,8 @@ int main(int argc, char **argv)
     sonde_nn_session *session = NULL;
 
     sonde_log_to_stream(stderr); /* warnings, such as of filters that leave nothing */
-    TRY(sonde_nn_dataset_open_named("mnist", SONDE_NN_TRAIN, a.data, &set, &diag));
+    TRY(sonde_nn_dataset_open(a.data, SONDE_OPTIONS(sonde_nn_dataset, .name = "mnist"),
+                              &set, &diag));
     session = make_session(&a, model, callbacks);
     feed from = open_feed(&a, set);
 

@@ -55,6 +55,15 @@ enum {
     SONDE_FORM_COUNT
 };
 
+/* How a form is called. */
+typedef struct sonde_form {
+    unsigned bit;     /* SONDE_HOW_ */
+    const char *name; /* "raw values", "vital signs", "sketch", "hash", "norms" */
+    const char *one;  /* of one tensor: "raw value" */
+} sonde_form;
+/* By SONDE_FORM_; else NULL. */
+SONDE_API const sonde_form *sonde_form_get(int form);
+
 typedef enum sonde_reduction_kind {
     SONDE_REDUCTION_STAT = 0,     /* a statistic of the vital signs */
     SONDE_REDUCTION_QUANTILE = 1, /* of the elements, or of their absolute values */

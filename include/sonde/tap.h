@@ -56,9 +56,6 @@ typedef struct sonde_coordinate {
     int replica;
 } sonde_coordinate;
 
-/* "raw values", "vital signs", "sketch", "hash" or "norms", by SONDE_FORM_; else NULL. */
-SONDE_API const char *sonde_form_name(int form);
-
 /* One value, as a sink receives it. Everything is borrowed for the duration of the call.
  */
 typedef struct sonde_observation {

@@ -154,7 +154,7 @@ static bool read_optimizer(PyObject *given, sonde_nn_optimizer *optimizer,
     }
     for (int i = SONDE_NN_SGD; i <= SONDE_NN_LAMB; i++) {
         if (strcmp(sonde_nn_optimizer_name((sonde_nn_optimizer_kind)i), kind) == 0) {
-            *optimizer = sonde_nn_optimizer_default((sonde_nn_optimizer_kind)i);
+            *optimizer = sonde_nn_optimizer_default((sonde_nn_optimizer_kind)i, 0.0F);
         }
     }
     return read_numbers(numbers, optimizer);
@@ -174,7 +174,7 @@ static bool add_group(session_object *self, PyObject *given, int i)
     char name[32];
     sonde_diag diag = {0};
 
-    *numbers = sonde_nn_optimizer_default(self->optimizer.kind);
+    *numbers = sonde_nn_optimizer_default(self->optimizer.kind, 0.0F);
     if (!PyArg_ParseTuple(given, "sO!", &group.params, &PyDict_Type, &dictionary) ||
         !read_numbers(dictionary, numbers)) {
         return false;

@@ -161,19 +161,12 @@ static void print_counts(const sonde_nn_verdict *verdict)
 
 static void print_verdict_json(const sonde_nn_verdict *verdict)
 {
-    sonde_json *const json = cli_json();
-
-    sonde_json_object(json, NULL);
-    sonde_json_string(json, "event", "verdict");
-    sonde_json_bool(json, "healthy", verdict->worst == NULL);
-    sonde_json_uint(json, "rules", verdict->rules);
-    sonde_json_uint(json, "steps", verdict->steps);
-    sonde_json_uint(json, "errors", verdict->counts[SONDE_SEVERITY_ERROR]);
-    sonde_json_uint(json, "warnings", verdict->counts[SONDE_SEVERITY_WARNING]);
-    sonde_json_uint(json, "notes", verdict->counts[SONDE_SEVERITY_NOTE]);
-    sonde_json_uint(json, "following", verdict->following);
-    sonde_json_end(json);
-    cli_json_print("\n");
+    CLI_LINE(cli_text("event", "verdict"), cli_bool("healthy", verdict->worst == NULL),
+             cli_uint("rules", verdict->rules), cli_uint("steps", verdict->steps),
+             cli_uint("errors", verdict->counts[SONDE_SEVERITY_ERROR]),
+             cli_uint("warnings", verdict->counts[SONDE_SEVERITY_WARNING]),
+             cli_uint("notes", verdict->counts[SONDE_SEVERITY_NOTE]),
+             cli_uint("following", verdict->following));
 }
 
 void cli_print_verdict(const sonde_nn_trainer *trainer, bool json)

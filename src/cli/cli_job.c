@@ -131,7 +131,9 @@ static sonde_err draw_stand_in(const char *name, sonde_diag *diag)
     if (err != SONDE_OK) {
         return err;
     }
-    if (sonde_nn_dataset_open_named(name, SONDE_NN_TEST, path, &test, NULL) == SONDE_OK) {
+    if (sonde_nn_dataset_open(
+            path, SONDE_OPTIONS(sonde_nn_dataset, .name = name, .split = SONDE_NN_TEST),
+            &test, NULL) == SONDE_OK) {
         sonde_nn_dataset_destroy(test);
         return SONDE_OK;
     }

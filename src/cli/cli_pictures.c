@@ -50,7 +50,7 @@ static sonde_err draw_samples(const cli_pictures *run, const char *path, sonde_d
     const char *labels[COUNT];
     const int64_t count = traits->count < COUNT ? traits->count : COUNT;
     size_t bytes = sonde_dtype_size(traits->dtype);
-    const size_t scratch = sonde_nn_dataset_scratch(run->train);
+    const size_t scratch = sonde_nn_dataset_get_traits(run->train)->scratch;
     unsigned char *pixels = NULL, *room = NULL;
     int64_t shape[4] = {count};
     sonde_images_plot plot = {.page = {.title = "Training samples"},
@@ -169,6 +169,27 @@ void cli_draw_pictures(const cli_pictures *run, cli_list *drawn)
 }
 
 /* --- scores ----------------------------------------------------------------------- */
+
+void cli_put_score(sonde_json *json, const char *prefix, const sonde_nn_score *score)
+{
+    const bool shares = score->classes || score->tokens;
+    const cli_cell cells[] = {
+        cli_real("loss", 9, score->loss),
+        score->tokens ? cli_real("perplexity", 9, score->perplexity) : cli_none(),
+        shares ? cli_real("accuracy", 9, score->accuracy)
+               : cli_real("error", 9, score->error),
+        isnan(score->r2) ? cli_none() : cli_real("r2", 9, score->r2),
+        cli_int("samples", score->samples)};
+
+    for (size_t i = 0; i < CLI_COUNT_OF(cells); i++) {
+        cli_cell cell = cells[i];
+        char key[32];
+
+        (void)snprintf(key, sizeof key, "%s%s", prefix, cell.key != NULL ? cell.key : "");
+        cell.key = key;
+        cli_put_cells(json, &cell, 1);
+    }
+}
 
 void cli_print_scores(const sonde_nn_score *score, const sonde_nn_confusion *matrix,
                       const sonde_nn_dataset *set, bool brief)

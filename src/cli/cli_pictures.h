@@ -9,6 +9,7 @@
 #include <sonde/nn/metrics.h>
 
 #include "cli/cli.h"
+#include "cli/cells.h"
 
 /* Points of a curve. {0} has none. */
 typedef struct cli_curve {
@@ -35,6 +36,8 @@ void cli_draw_pictures(const cli_pictures *run, cli_list *drawn);
 /* Loss, accuracy, and a line for each class; brief: the accuracy alone. */
 void cli_print_scores(const sonde_nn_score *score, const sonde_nn_confusion *matrix,
                       const sonde_nn_dataset *set, bool brief);
+/* The members of a score in JSON, each name after a prefix ("eval_" or ""). */
+void cli_put_score(sonde_json *json, const char *prefix, const sonde_nn_score *score);
 /* confusion.png (or .svg). */
 sonde_err cli_draw_confusion(const char *path, const sonde_nn_confusion *matrix,
                              const sonde_nn_dataset *set, const char *title,

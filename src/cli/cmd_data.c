@@ -180,18 +180,11 @@ static void print_info(const char *split, const sonde_nn_dataset *set,
 
     (void)sonde_shape_text(traits->rank, traits->shape, shape, sizeof shape);
     if (json) {
-        sonde_json *const line = cli_json();
-
-        sonde_json_object(line, NULL);
-        sonde_json_string(line, "split", split);
-        sonde_json_string(line, "source", traits->source);
-        sonde_json_int(line, "count", traits->count);
-        sonde_json_string(line, "dtype", sonde_dtype_name(traits->dtype));
-        sonde_json_int(line, "classes", traits->classes);
-        sonde_json_format(line, "mean", "%.6f", info->mean[0]);
-        sonde_json_format(line, "std", "%.6f", info->std[0]);
-        sonde_json_end(line);
-        cli_json_print("\n");
+        CLI_LINE(cli_text("split", split), cli_text("source", traits->source),
+                 cli_int("count", traits->count),
+                 cli_text("dtype", sonde_dtype_name(traits->dtype)),
+                 cli_int("classes", traits->classes), cli_fixed("mean", 6, info->mean[0]),
+                 cli_fixed("std", 6, info->std[0]));
         return;
     }
     (void)printf("%s: %s\n  %" PRId64 " samples of %s %s, %s; mean %.4f, std %.4f\n",
@@ -216,7 +209,9 @@ static sonde_err describe(const char *name, const char *folder, sonde_nn_split s
     int64_t *counts = NULL;
     sonde_err err = SONDE_OK;
 
-    SONDE__TRY(sonde_nn_dataset_open_named(name, split, folder, &set, diag));
+    SONDE__TRY(sonde_nn_dataset_open(
+        folder, SONDE_OPTIONS(sonde_nn_dataset, .name = name, .split = split), &set,
+        diag));
     counts =
         calloc((size_t)sonde_nn_dataset_get_traits(set)->classes + 1, sizeof *counts);
     if (counts == NULL) {
@@ -232,44 +227,23 @@ done:
     return err;
 }
 
-/* A number, or null. */
-static void put_number(sonde_json *line, const char *key, double value)
-{
-    cli_json_loss(line, key, value);
-}
-
 static void print_part_json(const char *source, const char *split,
                             const sonde_nn_part *part)
 {
     static const char *const kinds[] = {"numbers", "texts", "array"};
-    sonde_json *const line = cli_json();
+    const bool texts = part->kind == SONDE_NN_PART_TEXTS;
 
-    sonde_json_object(line, NULL);
-    sonde_json_string(line, "source", source);
-    if (split != NULL) {
-        sonde_json_string(line, "split", split);
-    }
-    sonde_json_string(line, "name", part->name);
-    sonde_json_string(line, "kind", kinds[part->kind]);
-    sonde_json_list(line, "shape");
-    for (int i = 0; i < part->rank; i++) {
-        sonde_json_int(line, NULL, part->shape[i]);
-    }
-    sonde_json_end(line);
-    sonde_json_int(line, "missing", part->missing);
-    if (part->kind == SONDE_NN_PART_TEXTS) {
-        sonde_json_int(line, "different", part->different);
-    } else {
-        put_number(line, "mean", part->mean);
-        put_number(line, "std", part->std);
-        put_number(line, "min", part->minimum);
-        put_number(line, "max", part->maximum);
-    }
-    if (part->kind == SONDE_NN_PART_ARRAY) {
-        sonde_json_string(line, "dtype", sonde_dtype_name(part->dtype));
-    }
-    sonde_json_end(line);
-    cli_json_print("\n");
+    CLI_LINE(
+        cli_text("source", source), split != NULL ? cli_text("split", split) : cli_none(),
+        cli_text("name", part->name), cli_text("kind", kinds[part->kind]),
+        cli_shape(part->rank, part->shape), cli_int("missing", part->missing),
+        texts ? cli_int("different", part->different) : cli_real("mean", 9, part->mean),
+        texts ? cli_none() : cli_real("std", 9, part->std),
+        texts ? cli_none() : cli_real("min", 9, part->minimum),
+        texts ? cli_none() : cli_real("max", 9, part->maximum),
+        part->kind == SONDE_NN_PART_ARRAY
+            ? cli_text("dtype", sonde_dtype_name(part->dtype))
+            : cli_none());
 }
 
 static void print_part(const sonde_nn_part *part)
@@ -305,14 +279,14 @@ static sonde_err describe_file(const char *path, const char *split, bool json,
     sonde_nn_contents *contents = NULL;
     SONDE__TRY(sonde_nn_contents_open(path, test ? SONDE_NN_TEST : SONDE_NN_TRAIN,
                                       &contents, diag));
-    const sonde_nn_part *part = sonde_nn_contents_at(contents, 0);
-    if (!json && part != NULL && part->kind != SONDE_NN_PART_ARRAY) {
+    const sonde_nn_part *part = contents->parts;
+    if (!json && contents->count > 0 && part->kind != SONDE_NN_PART_ARRAY) {
         (void)printf("%s%s%s: %" PRId64 " rows\n", path, split != NULL ? ", " : "",
                      split != NULL ? split : "", part->shape[0]);
     } else if (!json) {
         (void)printf("%s\n", path);
     }
-    for (size_t i = 0; (part = sonde_nn_contents_at(contents, i)) != NULL; i++) {
+    for (; part < contents->parts + contents->count; part++) {
         if (json) {
             print_part_json(path, split, part);
         } else {
@@ -327,8 +301,8 @@ static int run_file_info(const char *path, bool json)
 {
     struct stat status;
     sonde_diag diag = {0};
-    const bool split = sonde_nn_dataset_is_table(path) && stat(path, &status) == 0 &&
-                       S_ISDIR(status.st_mode);
+    const bool split = sonde_nn_data_kind_at(path) == SONDE_NN_DATA_TABLE &&
+                       stat(path, &status) == 0 && S_ISDIR(status.st_mode);
     sonde_err err = describe_file(path, split ? "train" : NULL, json, &diag);
 
     if (err == SONDE_OK && split) {
@@ -343,7 +317,8 @@ static int run_info(const void *values, int argc, char **argv)
     sonde_diag diag = {0};
     sonde_err err = SONDE_OK;
 
-    if (sonde_nn_dataset_is_table(argv[0]) || sonde_nn_dataset_is_arrays(argv[0])) {
+    if (sonde_nn_data_kind_at(argv[0]) == SONDE_NN_DATA_TABLE ||
+        sonde_nn_data_kind_at(argv[0]) == SONDE_NN_DATA_ARRAYS) {
         return run_file_info(argv[0], asked->json);
     }
     err = describe(argv[0], asked->folder, SONDE_NN_TRAIN, asked->json, &diag);

@@ -63,22 +63,10 @@ static void print_json(const evaluation *run, const sonde_nn_score *score,
     sonde_json *const json = cli_json();
 
     sonde_json_object(json, NULL);
-    cli_json_loss(json, "loss", score->loss);
-    if (score->tokens) {
-        cli_json_loss(json, "perplexity", score->perplexity);
-    }
-    if (score->classes || score->tokens) {
-        sonde_json_format(json, "accuracy", "%.6f", score->accuracy);
-    } else {
-        cli_json_loss(json, "error", score->error);
-    }
-    if (!isnan(score->r2)) {
-        cli_json_loss(json, "r2", score->r2);
-    }
-    sonde_json_int(json, "samples", score->samples);
+    cli_put_score(json, "", score);
     if (strcmp(info->data_name, run->data) != 0) {
-        sonde_json_string(json, "stand_in", info->data_name);
-        sonde_json_string(json, "stands_for", run->data);
+        CLI_PUT(json, cli_text("stand_in", info->data_name),
+                cli_text("stands_for", run->data));
     }
     if (score->classes) {
         print_matrix(json, run->set, matrix);
@@ -162,7 +150,7 @@ static sonde_err set_up(evaluation *run, const char *model, sonde_diag *diag)
     SONDE__TRY(cli_weights_load(run->job, run->model, asked->weights, model, diag));
     run->data = info->data_name;
     if (!sonde_nn_job_has_test(run->job) &&
-        !sonde_nn_dataset_has_split(info->data_path, SONDE_NN_TRAIN)) {
+        sonde_nn_data_kind_at(info->data_path) != SONDE_NN_DATA_SPLIT) {
         cli_warn(
             "%s has no folder test: all of its images are evaluated, those of training "
             "too",

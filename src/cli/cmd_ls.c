@@ -81,11 +81,10 @@ static void put_run(sonde_json *json, const sonde_run_info *info, size_t steps)
 {
     sonde_json_lead(json, "\n  ");
     sonde_json_object(json, NULL);
-    sonde_json_string(json, "path", info->path);
-    sonde_json_uint(json, "steps", steps);
-    sonde_json_int(json, "last_step", info->last_step);
-    sonde_json_string(json, "status", cli_status_name(info->status));
-    sonde_json_string(json, "end_reason", info->end_reason);
+    CLI_PUT(json, cli_text("path", info->path), cli_uint("steps", steps),
+            cli_int("last_step", info->last_step),
+            cli_text("status", cli_status_name(info->status)),
+            cli_text("end_reason", info->end_reason));
     sonde_json_end(json);
 }
 
@@ -356,43 +355,28 @@ static void print_run(sonde_trial *trial, const counted *counts)
     (void)putchar('\n');
 }
 
-/* In seconds since 1970; null if it is not known. */
-static void put_time(sonde_json *json, const char *key, int64_t time)
-{
-    sonde_json_format(json, key, time > 0 ? "%.6f" : "null", 1e-9 * (double)time);
-}
-
-static void put_times(sonde_json *json, const sonde_trial *trial, const counted *counts,
-                      const sonde_run_info *info)
+static void put_resumes(sonde_json *json, const sonde_trial *trial)
 {
     sonde_trial_resumed resumed;
 
-    put_time(json, "first_time", info->first_time);
-    put_time(json, "last_time", info->last_time);
-    sonde_json_format(json, "steps_per_second", "%.6g", counts->rate);
-    sonde_json_uint(json, "superseded", info->superseded);
-    sonde_json_uint(json, "superseded_steps", info->superseded_steps);
     sonde_json_list(json, "resumed");
     for (size_t i = 0; sonde_trial_resume(trial, i, &resumed); i++) {
         sonde_json_object(json, NULL);
-        sonde_json_int(json, "worker", resumed.worker);
-        sonde_json_int(json, "step", resumed.step);
-        put_time(json, "time", resumed.time);
+        CLI_PUT(json, cli_int("worker", resumed.worker), cli_int("step", resumed.step),
+                cli_time("time", resumed.time));
         sonde_json_end(json);
     }
     sonde_json_end(json);
 }
 
-static void put_counts(sonde_json *json, const sonde_run_info *info)
+static const char *damage_at(const void *trial, size_t i)
 {
-    sonde_json_int(json, "world", info->world);
-    sonde_json_int(json, "workers", info->workers);
-    sonde_json_int(json, "last_step", info->last_step);
-    sonde_json_uint(json, "records", info->records);
-    sonde_json_uint(json, "bytes", info->bytes);
-    sonde_json_uint(json, "rows", info->rows);
-    sonde_json_uint(json, "sketches", info->sketches);
-    sonde_json_uint(json, "lost", info->lost);
+    return sonde_trial_damage(trial, i);
+}
+
+static const char *collection_at(const void *trial, size_t i)
+{
+    return sonde_trial_collection(trial, i);
 }
 
 /* Leaves the object and its list of tensors open. */
@@ -402,31 +386,28 @@ static void begin_run_json(sonde_json *json, sonde_trial *trial, const counted *
 
     sonde_trial_describe(trial, &info);
     sonde_json_object(json, NULL);
-    sonde_json_string(json, "path", info.path);
-    sonde_json_string(json, "id", info.id);
-    sonde_json_string(json, "model", info.model);
-    sonde_json_string(json, "program", info.program);
-    sonde_json_string(json, "created", info.created);
-    sonde_json_string(json, "end_reason", info.end_reason);
-    sonde_json_string(json, "end_text", info.end_text);
-    sonde_json_string(json, "status", cli_status_name(info.status));
-    put_counts(json, &info);
-    put_times(json, trial, counts, &info);
+    CLI_PUT(json, cli_text("path", info.path), cli_text("id", info.id),
+            cli_text("model", info.model), cli_text("program", info.program),
+            cli_text("created", info.created), cli_text("end_reason", info.end_reason),
+            cli_text("end_text", info.end_text),
+            cli_text("status", cli_status_name(info.status)),
+            cli_int("world", info.world), cli_int("workers", info.workers),
+            cli_int("last_step", info.last_step), cli_uint("records", info.records),
+            cli_uint("bytes", info.bytes), cli_uint("rows", info.rows),
+            cli_uint("sketches", info.sketches), cli_uint("lost", info.lost),
+            cli_time("first_time", info.first_time),
+            cli_time("last_time", info.last_time),
+            cli_real("steps_per_second", 6, counts->rate),
+            cli_uint("superseded", info.superseded),
+            cli_uint("superseded_steps", info.superseded_steps));
+    put_resumes(json, trial);
     sonde_json_object(json, "steps");
     for (int m = 0; m < SONDE_MODE_COUNT; m++) {
         sonde_json_uint(json, sonde_mode_name((sonde_mode)m), counts->steps[m]);
     }
     sonde_json_end(json);
-    sonde_json_list(json, "damage");
-    for (size_t i = 0; sonde_trial_damage(trial, i) != NULL; i++) {
-        sonde_json_string(json, NULL, sonde_trial_damage(trial, i));
-    }
-    sonde_json_end(json);
-    sonde_json_list(json, "collections");
-    for (size_t i = 0; sonde_trial_collection(trial, i) != NULL; i++) {
-        sonde_json_string(json, NULL, sonde_trial_collection(trial, i));
-    }
-    sonde_json_end(json);
+    cli_json_texts(json, "damage", damage_at, trial);
+    cli_json_texts(json, "collections", collection_at, trial);
     sonde_json_list(json, "tensors");
 }
 
@@ -438,21 +419,15 @@ static void put_tensor(sonde_json *json, const sonde_tensor_info *info,
 {
     sonde_json_lead(json, "\n  ");
     sonde_json_object(json, NULL);
-    sonde_json_string(json, "name", info->name);
-    sonde_json_string(json, "role", sonde_role_name(info->role));
-    sonde_json_string(json, "module", info->module);
-    sonde_json_string(json, "pass", sonde_pass_name(info->pass));
-    sonde_json_string(json, "dtype", sonde_dtype_name(info->dtype));
-    cli_json_shape(json, info);
-    sonde_json_string(json, "same_as", same_as);
-    sonde_json_uint(json, "values", kinds->raw);
-    sonde_json_uint(json, "vitals", kinds->vitals);
-    if (kinds->norms > 0) {
-        sonde_json_uint(json, "norms", kinds->norms);
-    }
-    sonde_json_uint(json, "sketches", kinds->sketch);
-    sonde_json_int(json, "first_step", kinds->first);
-    sonde_json_int(json, "last_step", kinds->last);
+    CLI_PUT(
+        json, cli_text("name", info->name), cli_text("role", sonde_role_name(info->role)),
+        cli_text("module", info->module), cli_text("pass", sonde_pass_name(info->pass)),
+        cli_text("dtype", sonde_dtype_name(info->dtype)),
+        cli_shape(info->rank, info->shape), cli_text("same_as", same_as),
+        cli_uint("values", kinds->raw), cli_uint("vitals", kinds->vitals),
+        kinds->norms > 0 ? cli_uint("norms", kinds->norms) : cli_none(),
+        cli_uint("sketches", kinds->sketch), cli_int("first_step", kinds->first),
+        cli_int("last_step", kinds->last));
     sonde_json_end(json);
 }
 

@@ -68,15 +68,21 @@ static sonde_err make_pipeline(prediction *run, sonde_diag *diag)
                               "samples of (1, H, W) or (3, H, W)",
                               "the model does not take images");
     }
-    list[count++] = sonde_nn_resize((int)info->sample_shape[1],
-                                    (int)info->sample_shape[2], SONDE_NN_BICUBIC);
-    list[count++] = channels == 1 ? sonde_nn_greyscale() : sonde_nn_rgb();
+    list[count++] = (sonde_nn_transform){.kind = SONDE_NN_RESIZE,
+                                         .height = (int)info->sample_shape[1],
+                                         .width = (int)info->sample_shape[2],
+                                         .filter = SONDE_NN_BICUBIC};
+    list[count++] = channels == 1 ? (sonde_nn_transform){.kind = SONDE_NN_GREYSCALE}
+                                  : (sonde_nn_transform){.kind = SONDE_NN_RGB};
     if (channels == 1 && !run->asked->no_invert &&
         (info->data_name[0] != '\0' || run->asked->threshold != CLI_NOT_GIVEN)) {
-        list[count++] = sonde_nn_invert_if_light(
-            run->asked->threshold != CLI_NOT_GIVEN ? (int)run->asked->threshold : 200);
+        list[count++] =
+            (sonde_nn_transform){.kind = SONDE_NN_INVERT_IF_LIGHT,
+                                 .threshold = run->asked->threshold != CLI_NOT_GIVEN
+                                                  ? (int)run->asked->threshold
+                                                  : 200};
     }
-    list[count++] = sonde_nn_to_float();
+    list[count++] = (sonde_nn_transform){.kind = SONDE_NN_TO_FLOAT};
     list[count++] = sonde_nn_job_normalise(run->job);
     return sonde_nn_pipeline_create(list, count, sonde_nn_dataset_get_traits(run->image),
                                     &run->pipeline, diag);
@@ -178,12 +184,11 @@ static double probability(const ranking *ranked, int64_t label)
 
 static void print_class(const prediction *run, const ranking *ranked, int64_t label)
 {
-    sonde_json *const json = cli_json();
     char name[24];
 
-    sonde_json_int(json, "label", label);
-    sonde_json_string(json, "class", class_name(run, label, name, sizeof name));
-    sonde_json_format(json, "probability", "%.6f", probability(ranked, label));
+    CLI_PUT(cli_json(), cli_int("label", label),
+            cli_text("class", class_name(run, label, name, sizeof name)),
+            cli_fixed("probability", 6, probability(ranked, label)));
 }
 
 static void print_json(const prediction *run, const char *path, const ranking *ranked)
@@ -259,7 +264,9 @@ static sonde_err predict_image(prediction *run, const char *path, int number,
     int64_t shape[4] = {1};
     sonde_err err = SONDE_OK;
 
-    SONDE__TRY_DONE(sonde_nn_dataset_open_image(path, &run->image, diag));
+    SONDE__TRY_DONE(sonde_nn_dataset_open(
+        path, SONDE_OPTIONS(sonde_nn_dataset, .kind = SONDE_NN_DATA_IMAGE), &run->image,
+        diag));
     SONDE__TRY_DONE(make_pipeline(run, diag));
     SONDE__TRY_DONE(transform(run, &sample, diag));
     memcpy(shape + 1, run->info->sample_shape, 3 * sizeof *shape);

@@ -160,23 +160,6 @@ static void on_finding(void *user, const sonde_finding *finding, bool again)
     }
 }
 
-static void print_account_json(const sonde_rule_account *account)
-{
-    sonde_text line = {0};
-    sonde_json json = {.text = &line};
-
-    sonde_json_object(&json, NULL);
-    sonde_json_string(&json, "rule", account->rule->name);
-    sonde_json_bool(&json, "judged", account->judged);
-    sonde_json_uint(&json, "tensors", account->tensors);
-    sonde_json_uint(&json, "steps", account->steps);
-    sonde_json_uint(&json, "findings", account->findings);
-    sonde_json_string(&json, "lacked", account->lacked);
-    sonde_json_end(&json);
-    (void)puts(line.failed ? "" : line.data);
-    sonde_text_fini(&line);
-}
-
 static void explain(const judged_run *run)
 {
     for (size_t i = 0; i < sonde_rules_count(run->rules); i++) {
@@ -184,7 +167,11 @@ static void explain(const judged_run *run)
 
         sonde_rules_account(run->rules, i, &account);
         if (run->asked->json) {
-            print_account_json(&account);
+            CLI_LINE(
+                cli_text("rule", account.rule->name), cli_bool("judged", account.judged),
+                cli_uint("tensors", account.tensors), cli_uint("steps", account.steps),
+                cli_uint("findings", account.findings),
+                cli_text("lacked", account.lacked));
         } else if (account.judged) {
             (void)printf("%-28s checked %zu tensor%s at %llu steps: %zu finding%s\n",
                          account.rule->name, account.tensors,

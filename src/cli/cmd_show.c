@@ -37,12 +37,10 @@ static sonde_json *begin_json(const shown *what)
     sonde_json *const json = cli_json();
 
     sonde_json_object(json, NULL);
-    sonde_json_string(json, "name", what->info->name);
-    sonde_json_string(json, "mode", sonde_mode_name(what->at.mode));
-    sonde_json_int(json, "step", what->at.step);
-    if (what->time > 0) {
-        sonde_json_format(json, "time", "%.6f", 1e-9 * (double)what->time);
-    }
+    CLI_PUT(json, cli_text("name", what->info->name),
+            cli_text("mode", sonde_mode_name(what->at.mode)),
+            cli_int("step", what->at.step),
+            what->time > 0 ? cli_time("time", what->time) : cli_none());
     return json;
 }
 
@@ -293,11 +291,9 @@ static void print_bars_json(const shown *what, const sonde_sketch *sketch)
 {
     sonde_json *const json = begin_json(what);
 
-    sonde_json_uint(json, "count", sketch->count);
-    sonde_json_uint(json, "nan", sketch->nan);
-    sonde_json_uint(json, "pos_inf", sketch->pos_inf);
-    sonde_json_uint(json, "neg_inf", sketch->neg_inf);
-    sonde_json_uint(json, "zero", sketch->zero);
+    CLI_PUT(json, cli_uint("count", sketch->count), cli_uint("nan", sketch->nan),
+            cli_uint("pos_inf", sketch->pos_inf), cli_uint("neg_inf", sketch->neg_inf),
+            cli_uint("zero", sketch->zero));
     sonde_json_list(json, "bins");
     for (int bin = 0; bin < SONDE_SKETCH_BINS; bin++) {
         double lower = 0.0, upper = 0.0;
@@ -307,10 +303,9 @@ static void print_bars_json(const shown *what, const sonde_sketch *sketch)
         }
         sonde_sketch_bounds(bin, &lower, &upper);
         sonde_json_object(json, NULL);
-        sonde_json_real(json, "lower", lower);
-        sonde_json_real(json, "upper", upper);
-        sonde_json_uint(json, "positive", sketch->positive[bin]);
-        sonde_json_uint(json, "negative", sketch->negative[bin]);
+        CLI_PUT(json, cli_exact("lower", lower), cli_exact("upper", upper),
+                cli_uint("positive", sketch->positive[bin]),
+                cli_uint("negative", sketch->negative[bin]));
         sonde_json_end(json);
     }
     sonde_json_end(json);

@@ -133,15 +133,10 @@ static void print_head(const tail *t, int64_t global, sonde_mode mode, int64_t m
                                              t->range.worker, &time);
 
     if (t->asked->json) {
-        sonde_json *const json = cli_json();
-
-        sonde_json_object(json, NULL);
-        sonde_json_int(json, "step", global);
-        sonde_json_string(json, "mode", sonde_mode_name(mode));
-        sonde_json_int(json, "mode_step", mode_step);
-        if (timed) {
-            sonde_json_format(json, "time", "%.6f", 1e-9 * (double)time);
-        }
+        sonde_json_object(cli_json(), NULL);
+        CLI_PUT(cli_json(), cli_int("step", global),
+                cli_text("mode", sonde_mode_name(mode)), cli_int("mode_step", mode_step),
+                timed ? cli_time("time", time) : cli_none());
         return;
     }
     if (timed && t->asked->time) {

@@ -11,7 +11,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 typedef struct tensors_values {
     const char *select, *dump, *save, *weights, *plan_cache;
@@ -55,20 +54,12 @@ static sonde_err add_groups(compiled *work, sonde_diag *diag)
     return SONDE_OK;
 }
 
-static double seconds_now(void)
-{
-    struct timespec now;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 /* Progress of what takes longer than a second. user: when it began. */
 static void show_progress(void *user, int done, int total)
 {
     const double *began = user;
 
-    if (seconds_now() - *began > 1.0) {
+    if (cli_now() - *began > 1.0) {
         cli_compile_progress(NULL, done, total);
     }
 }
@@ -89,7 +80,7 @@ static sonde_err compile(const tensors_values *asked, const char *job, compiled 
     SONDE__TRY(cli_job_open(job, &work->job, diag));
     sonde_nn_job_info *info = sonde_nn_job_get_info(work->job);
     info->options.on_progress = show_progress;
-    work->began = seconds_now();
+    work->began = cli_now();
     info->options.progress_user = &work->began;
     if (asked->plan_cache != NULL) {
         info->options.plan_cache = asked->plan_cache;
@@ -123,44 +114,31 @@ static sonde_err compile(const tensors_values *asked, const char *job, compiled 
     return sonde_nn_session_compile(work->session, diag);
 }
 
-static void print_tensor_json(const sonde_tensor_info *info, uint32_t id,
-                              const char *same_as)
-{
-    sonde_json *const json = cli_json();
-
-    sonde_json_object(json, NULL);
-    sonde_json_uint(json, "id", id);
-    sonde_json_string(json, "name", info->name);
-    sonde_json_string(json, "role", sonde_role_name(info->role));
-    sonde_json_string(json, "module", info->module);
-    sonde_json_string(json, "op", info->op);
-    sonde_json_string(json, "pass", sonde_pass_name(info->pass));
-    sonde_json_string(json, "dtype", sonde_dtype_name(info->dtype));
-    cli_json_shape(json, info);
-    sonde_json_string(json, "same_as", same_as);
-    sonde_json_string(json, "note", info->note);
-    sonde_json_end(json);
-    cli_json_print("\n");
-}
-
 static void print_tensor(const tensors_values *asked, const sonde_catalogue *catalogue,
                          uint32_t id)
 {
     const sonde_tensor_info *info = sonde_catalogue_info(catalogue, id);
     const bool alias = info->same_as != id;
+    const char *same_as =
+        alias ? sonde_catalogue_info(catalogue, info->same_as)->name : "";
     char shape[96];
 
     (void)sonde_shape_text(info->rank, info->shape, shape, sizeof shape);
     if (asked->names) {
         (void)puts(info->name);
     } else if (asked->json) {
-        print_tensor_json(
-            info, id, alias ? sonde_catalogue_info(catalogue, info->same_as)->name : "");
+        CLI_LINE(cli_uint("id", id), cli_text("name", info->name),
+                 cli_text("role", sonde_role_name(info->role)),
+                 cli_text("module", info->module), cli_text("op", info->op),
+                 cli_text("pass", sonde_pass_name(info->pass)),
+                 cli_text("dtype", sonde_dtype_name(info->dtype)),
+                 cli_shape(info->rank, info->shape), cli_text("same_as", same_as),
+                 cli_text("note", info->note));
     } else {
         (void)printf("%-36s %-19s %-9s %-8s %-18s %s%s\n", info->name,
                      sonde_role_name(info->role), sonde_pass_name(info->pass),
                      sonde_dtype_name(info->dtype), shape, alias ? "= " : info->op,
-                     alias ? sonde_catalogue_info(catalogue, info->same_as)->name : "");
+                     same_as);
     }
 }
 

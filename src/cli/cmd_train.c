@@ -130,28 +130,14 @@ static void print_epoch_json(const sonde_nn_epoch *epoch, double rate)
     sonde_json *const json = cli_json();
 
     sonde_json_object(json, NULL);
-    sonde_json_string(json, "event", "epoch");
-    sonde_json_int(json, "epoch", epoch->number + 1);
-    sonde_json_int(json, "step", epoch->step);
-    cli_json_loss(json, "loss", epoch->loss);
+    CLI_PUT(json, cli_text("event", "epoch"), cli_int("epoch", epoch->number + 1),
+            cli_int("step", epoch->step), cli_real("loss", 9, epoch->loss));
     if (epoch->eval_set != NULL) {
-        sonde_json_string(json, "eval_set", epoch->eval_set);
-        cli_json_loss(json, "eval_loss", epoch->score.loss);
-        if (epoch->score.tokens) {
-            cli_json_loss(json, "eval_perplexity", epoch->score.perplexity);
-        }
-        if (epoch->score.classes || epoch->score.tokens) {
-            cli_json_loss(json, "eval_accuracy", epoch->score.accuracy);
-        } else {
-            cli_json_loss(json, "eval_error", epoch->score.error);
-        }
-        if (!isnan(epoch->score.r2)) {
-            cli_json_loss(json, "eval_r2", epoch->score.r2);
-        }
-        sonde_json_int(json, "eval_samples", epoch->score.samples);
+        CLI_PUT(json, cli_text("eval_set", epoch->eval_set));
+        cli_put_score(json, "eval_", &epoch->score);
     }
-    sonde_json_format(json, "seconds", "%.6f", epoch->seconds);
-    sonde_json_format(json, "samples_per_second", "%.1f", rate);
+    CLI_PUT(json, cli_fixed("seconds", 6, epoch->seconds),
+            cli_fixed("samples_per_second", 1, rate));
     sonde_json_end(json);
     cli_json_print("\n");
 }
@@ -218,15 +204,9 @@ static void on_stopped(void *user, const sonde_request *request, int64_t step)
         return;
     }
     if (run->asked->json) {
-        sonde_json *const json = cli_json();
-
-        sonde_json_object(json, NULL);
-        sonde_json_string(json, "event", "stopped");
-        sonde_json_int(json, "step", step);
-        sonde_json_string(json, "by", request->by == SONDE_BY_RULE ? "rule" : "user");
-        sonde_json_string(json, "text", request->text);
-        sonde_json_end(json);
-        cli_json_print("\n");
+        CLI_LINE(cli_text("event", "stopped"), cli_int("step", step),
+                 cli_text("by", request->by == SONDE_BY_RULE ? "rule" : "user"),
+                 cli_text("text", request->text));
     }
     cli_warn("stopped after %lld step%s: %.*s; resume with --resume "
              "%s/checkpoint.safetensors",
@@ -272,21 +252,8 @@ static void on_scored(void *user, const sonde_nn_score *score,
         sonde_json *const json = cli_json();
 
         sonde_json_object(json, NULL);
-        sonde_json_string(json, "event", "eval");
-        sonde_json_string(json, "eval_set", name);
-        cli_json_loss(json, "loss", score->loss);
-        if (score->tokens) {
-            cli_json_loss(json, "perplexity", score->perplexity);
-        }
-        if (score->classes || score->tokens) {
-            sonde_json_format(json, "accuracy", "%.6f", score->accuracy);
-        } else {
-            cli_json_loss(json, "error", score->error);
-        }
-        if (!isnan(score->r2)) {
-            cli_json_loss(json, "r2", score->r2);
-        }
-        sonde_json_int(json, "samples", score->samples);
+        CLI_PUT(json, cli_text("event", "eval"), cli_text("eval_set", name));
+        cli_put_score(json, "", score);
         sonde_json_end(json);
         cli_json_print("\n");
     } else if (sonde_nn_ranks_rank(run->ranks) == 0) {
@@ -314,14 +281,8 @@ static sonde_err open_data(void *user, sonde_nn_split split, sonde_nn_dataset **
     const char *asked = info->data_name;
     SONDE__TRY(cli_data_open(run->job, split, run->asked->quiet, out, diag));
     if (run->asked->json && strcmp(info->data_name, asked) != 0) {
-        sonde_json *const json = cli_json();
-
-        sonde_json_object(json, NULL);
-        sonde_json_string(json, "event", "stand_in");
-        sonde_json_string(json, "data", info->data_name);
-        sonde_json_string(json, "stands_for", asked);
-        sonde_json_end(json);
-        cli_json_print("\n");
+        CLI_LINE(cli_text("event", "stand_in"), cli_text("data", info->data_name),
+                 cli_text("stands_for", asked));
     }
     return SONDE_OK;
 }
@@ -519,7 +480,6 @@ static sonde_err print_options(training *run, const char *job, sonde_diag *diag)
 /* How long the calls of the training session took. */
 static void print_latency(const training *run)
 {
-    sonde_json *const json = cli_json();
     sonde_nn_latency latency;
     sonde_diag diag;
 
@@ -527,17 +487,10 @@ static void print_latency(const training *run)
                                      &diag) != SONDE_OK) {
         return;
     }
-    sonde_json_object(json, NULL);
-    sonde_json_string(json, "event", "latency");
-    sonde_json_int(json, "calls", latency.calls);
-    sonde_json_format(json, "minimum", "%.9f", latency.minimum);
-    sonde_json_format(json, "mean", "%.9f", latency.mean);
-    sonde_json_format(json, "median", "%.9f", latency.median);
-    sonde_json_format(json, "p90", "%.9f", latency.p90);
-    sonde_json_format(json, "p99", "%.9f", latency.p99);
-    sonde_json_format(json, "maximum", "%.9f", latency.maximum);
-    sonde_json_end(json);
-    cli_json_print("\n");
+    CLI_LINE(cli_text("event", "latency"), cli_int("calls", latency.calls),
+             cli_fixed("minimum", 9, latency.minimum), cli_fixed("mean", 9, latency.mean),
+             cli_fixed("median", 9, latency.median), cli_fixed("p90", 9, latency.p90),
+             cli_fixed("p99", 9, latency.p99), cli_fixed("maximum", 9, latency.maximum));
 }
 
 static sonde_err train(training *run, const char *job, sonde_diag *diag)

@@ -62,18 +62,13 @@ static void print_report(const sonde_verify_report *report)
 
 static void put_report(sonde_json *json, const sonde_verify_report *report)
 {
-    sonde_json_uint(json, "records", report->records);
-    sonde_json_uint(json, "bytes", report->bytes);
-    sonde_json_uint(json, "rows", report->rows);
-    sonde_json_uint(json, "sketches", report->sketches);
-    sonde_json_uint(json, "damaged", report->damaged);
-    sonde_json_uint(json, "torn", report->torn);
-    sonde_json_uint(json, "lost", report->lost);
-    sonde_json_bool(json, "unchecked", report->unchecked);
-    sonde_json_bool(json, "ended", report->ended);
-    sonde_json_bool(json, "crashed", report->crashed);
-    sonde_json_bool(json, "resumed", report->resumed);
-    sonde_json_uint(json, "superseded", report->superseded);
+    CLI_PUT(json, cli_uint("records", report->records), cli_uint("bytes", report->bytes),
+            cli_uint("rows", report->rows), cli_uint("sketches", report->sketches),
+            cli_uint("damaged", report->damaged), cli_uint("torn", report->torn),
+            cli_uint("lost", report->lost), cli_bool("unchecked", report->unchecked),
+            cli_bool("ended", report->ended), cli_bool("crashed", report->crashed),
+            cli_bool("resumed", report->resumed),
+            cli_uint("superseded", report->superseded));
 }
 
 static int run_verify(const void *values, int argc, char **argv)

@@ -41,8 +41,11 @@ static sonde_err open_source(const char *folder, sonde_nn_split split, source *w
         return SONDE_OK;
     }
     for (size_t i = 0; err == SONDE_ENOTFOUND && sonde_nn_dataset_name(i) != NULL; i++) {
-        err = sonde_nn_dataset_open_named(sonde_nn_dataset_name(i), split, folder,
-                                          &where->folder, diag);
+        err = sonde_nn_dataset_open(folder,
+                                    SONDE_OPTIONS(sonde_nn_dataset,
+                                                  .name = sonde_nn_dataset_name(i),
+                                                  .split = split),
+                                    &where->folder, diag);
     }
     if (err != SONDE_OK) {
         return err;
@@ -122,11 +125,13 @@ sonde_err cli_demo_data(const sonde_nn_demo *demo, const char *folder,
 {
     const int64_t count = split == SONDE_NN_TRAIN ? demo->train : demo->test;
     const int64_t shape[4] = {count, 1, SIDE, SIDE};
+    sonde_view pixels, labels;
     const sonde_nn_dataset_options options = {
         .size = sizeof options,
         .classes = CLASSES,
+        .data = &pixels,
+        .labels = &labels,
         .class_names = sonde_nn_dataset_class_names("fashion-synth")};
-    sonde_view pixels, labels;
     source place;
     sonde_err err = open_source(folder, split, &place, diag);
 
@@ -151,7 +156,7 @@ sonde_err cli_demo_data(const sonde_nn_demo *demo, const char *folder,
     }
     pixels = sonde_view_of(SONDE_F32, 4, shape, out->pixels);
     labels = sonde_view_of(SONDE_I64, 1, shape, out->labels);
-    err = sonde_nn_dataset_from_memory(&pixels, &labels, &options, &out->set, diag);
+    err = sonde_nn_dataset_open(NULL, &options, &out->set, diag);
 
 done:
     sonde_nn_dataset_destroy(place.folder);

@@ -86,15 +86,11 @@ static void quote(sonde_text *out, const continuation *made)
 
 static void print_json(const char *prompt, const continuation *made)
 {
-    sonde_json *const json = cli_json();
     sonde_text text = {0};
 
     quote(&text, made);
-    sonde_json_object(json, NULL);
-    sonde_json_string(json, "prompt", prompt);
-    sonde_json_raw(json, "text", text.failed ? "null" : text.data);
-    sonde_json_end(json);
-    cli_json_print("\n");
+    CLI_LINE(cli_text("prompt", prompt),
+             cli_raw("text", text.failed ? "null" : text.data));
     sonde_text_fini(&text);
 }
 

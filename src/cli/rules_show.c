@@ -53,7 +53,7 @@ static void print_looks(void)
 
             if (when->every > 0) {
                 (void)printf("%-20s %-12s ", sonde_role_name((sonde_role)role),
-                             sonde_form_name(form_order[i]));
+                             sonde_form_get(form_order[i])->name);
                 print_when(when);
                 (void)printf("\n");
             }
@@ -98,7 +98,7 @@ static void print_how(unsigned how)
 
     for (size_t i = 0; i < CLI_COUNT_OF(form_order); i++) {
         if ((how >> form_order[i] & 1U) != 0) {
-            (void)printf("%s%s", between, sonde_form_name(form_order[i]));
+            (void)printf("%s%s", between, sonde_form_get(form_order[i])->name);
             between = " or ";
         }
     }

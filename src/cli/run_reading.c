@@ -423,42 +423,6 @@ int cli_left_out_end(size_t count)
     return count > 0 ? CLI_VERDICT : CLI_OK;
 }
 
-/* The text that cli_json() writes into. */
-static sonde_text json_text;
-
-sonde_json *cli_json(void)
-{
-    static sonde_json json = {.text = &json_text, .spaced = true};
-
-    return &json;
-}
-
-void cli_json_print(const char *end)
-{
-    sonde_text_add(&json_text, end);
-    if (json_text.failed) {
-        (void)cli_fail_text("out of memory");
-        json_text.failed = false;
-    } else {
-        (void)fwrite(json_text.data, 1, json_text.length, stdout);
-    }
-    json_text.length = 0;
-}
-
-void cli_json_loss(sonde_json *json, const char *key, double value)
-{
-    sonde_json_format(json, key, isfinite(value) ? "%.9g" : "null", value);
-}
-
-void cli_json_shape(sonde_json *json, const sonde_tensor_info *info)
-{
-    sonde_json_list(json, "shape");
-    for (int d = 0; d < info->rank; d++) {
-        sonde_json_int(json, NULL, info->shape[d]);
-    }
-    sonde_json_end(json);
-}
-
 int cli_columns(void)
 {
     const char *text = getenv("COLUMNS");

@@ -6,10 +6,10 @@
 #define SONDE_CLI_RUN_READING_H
 
 #include <sonde/export_run.h>
-#include <sonde/json.h>
 #include <sonde/trial.h>
 
 #include "cli/cli.h"
+#include "cli/cells.h"
 
 /* The values of --stat, as a paragraph of help. */
 #define CLI_STATISTICS                                                                   \
@@ -99,14 +99,6 @@ sonde_err cli_steps_per_second(sonde_trial *trial, double *rate, sonde_diag *dia
  * columns. */
 int cli_letters(const char *text);
 int cli_field(const char *text, int columns);
-/* The writer of JSON for stdout, with blanks after ',' and ':'. */
-sonde_json *cli_json(void);
-/* Prints what has been written so far, and end. */
-void cli_json_print(const char *end);
-/* A number with nine digits; null if it is not finite. */
-void cli_json_loss(sonde_json *json, const char *key, double value);
-/* The member "shape". */
-void cli_json_shape(sonde_json *json, const sonde_tensor_info *info);
 /* The width of the terminal: COLUMNS, or as reported, or 80. */
 int cli_columns(void);
 /* Whether the locale is UTF-8. */

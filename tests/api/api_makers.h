@@ -314,7 +314,9 @@ static sonde_nn_dataset *make_sonde_nn_dataset(void)
     const sonde_view labels = sonde_view_of(SONDE_I64, 1, count, scratch());
     sonde_nn_dataset *set = NULL;
 
-    must(sonde_nn_dataset_from_memory(&data, &labels, NULL, &set, &diag));
+    must(sonde_nn_dataset_open(
+        NULL, SONDE_OPTIONS(sonde_nn_dataset, .data = &data, .labels = &labels), &set,
+        &diag));
     return set;
 }
 

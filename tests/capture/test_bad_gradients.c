@@ -134,9 +134,9 @@ static void nothing_is_recorded_twice(void **state)
  * micro- batches, of which the sum is told. */
 static void every_gradient_is_told(void **state)
 {
-    const sonde_nn_optimizer optimizers[] = {sonde_nn_optimizer_sgd(0.01F, 0.9F),
-                                             sonde_nn_optimizer_sgd(0.01F, 0.0F),
-                                             sonde_nn_optimizer_adam(0.001F)};
+    const sonde_nn_optimizer optimizers[] = {
+        sonde_nn_optimizer_sgd(0.01F, 0.9F), sonde_nn_optimizer_sgd(0.01F, 0.0F),
+        sonde_nn_optimizer_default(SONDE_NN_ADAM, 0.001F)};
     static const char *const params[] = {"conv1.weight", "conv2.bias", "norm.weight",
                                          "fc1.weight", "fc2.bias"};
 

@@ -17,7 +17,7 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 
 S3, RECORD, CONTROL, RULES = "src/store/s3/", "src/core/record/", "src/core/control/", "src/core/rules/"
 WORDS = {"two": 2, "three": 3, "five": 5, "eight": 8, "ten": 10, "tenth": 10, "twenty": 20, "hundred": 100}
-CLOSELY = "define SONDE__CLOSELY \\ { \\ "
+CLOSELY = "define SONDE__CLOSELY SONDE__WHEN("
 LIMITS = [
     ("s3.md", "Files are closed after # seconds", RECORD + "recorder_spool.c", "STORED_SECONDS = #,"),
     ("s3.md", "(`segment_seconds`) or # MiB", RECORD + "recorder.c", "SEGMENT = # * 1024 * 1024"),
@@ -44,12 +44,12 @@ LIMITS = [
     ("s3.md", "tried again every # seconds", S3 + "bucket.c", "RENEW_AGAIN #.0"),
     ("s3.md", "sees the request within about # seconds", S3 + "spool.c", "BEAT #.0"),
     ("s3.md", "are renewed # minutes before", S3 + "keys_take.c", "RENEW #.0", 60),
-    ("runs.md", "`tail` looks for new steps every # ms", "src/cli/cmd_tail.c", "POLL_MS = #"),
+    ("runs.md", "`tail` checks for new steps every # ms", "src/cli/cmd_tail.c", "POLL_MS = #"),
     ("recording.md", "(weights to # KiB;", "src/core/observe/collections.c", "[SONDE_ROLE_WEIGHT] = # * 1024"),
     ("recording.md", "inputs and outputs to # KiB;", "src/core/observe/collections.c", "[SONDE_ROLE_INPUT] = # * 1024"),
     ("recording.md", "gradients to # KiB)", "src/core/observe/collections.c", "[SONDE_ROLE_GRADIENT] = # * 1024"),
-    ("recording.md", "at each of the first # steps and at every", "src/core/rules/builtin/builtin.h", CLOSELY + ".first = #,"),
-    ("recording.md", "first 50 steps and at every #th after", "src/core/rules/builtin/builtin.h", CLOSELY + ".first = 50, .every = #"),
+    ("recording.md", "| weights, biases, gradients | # steps", "src/core/rules/builtin/builtin.h", CLOSELY + ".first = #,"),
+    ("recording.md", "| weights, biases, gradients | 50 steps | at every #th", "src/core/rules/builtin/builtin.h", CLOSELY + ".first = 50, .every = #"),
     ("recording.md", "(there are # at most)", "src/core/observe/collections.h", "SONDE__MOST_COLLECTIONS = #"),
     ("recording.md", "`segment_bytes`, `segment_seconds` | # MiB", RECORD + "recorder.c", "RING = # * 1024 * 1024"),
     ("recording.md", "`segment_seconds` | 64 MiB, # MiB", RECORD + "recorder.c", "SEGMENT = # * 1024 * 1024"),
@@ -67,12 +67,12 @@ LIMITS = [
     ("../include/sonde/recorder.h", "size_t segment_bytes; /* 0: # MiB */", RECORD + "recorder.c", "SEGMENT = # * 1024 * 1024"),
     ("../include/sonde/recorder.h", "double segment_seconds; /* 0: # s */", RECORD + "recorder.c", " SECONDS = #,"),
     ("../include/sonde/recorder.h", "without progress; 0: # s; INFINITY", RECORD + "writer.h", "SONDE__RECORD_WAIT #.0"),
-    ("../include/sonde/recorder.h", "zstd level #, bytes shuffled", RECORD + "compress.c", "LEVEL = #,"),
+    ("../include/sonde/recorder.h", "zstd level #, bytes shuffled", RECORD + "record_tensors.c", "LEVEL = #,"),
     ("../include/sonde/recorder.h", "long create (# s longer) and close", RECORD + "recorder_spool.c", "SLOW #.0"),
     ("../include/sonde/hook.h", "A collection that is saved; at most #.", "src/core/observe/collections.h", "SONDE__MOST_COLLECTIONS = #"),
-    ("python.md", "(weights at the first # steps of a mode", "src/core/rules/builtin/builtin.h", CLOSELY + ".first = #,"),
+    ("python.md", "| weights | the first # steps of a mode", "src/core/rules/builtin/builtin.h", CLOSELY + ".first = #,"),
     ("python.md", "a tensor of more than # elements", "python/extension/python_late.c", "SMALL = #,"),
-    ("python.md", "of the others the first # steps are always observed", "src/core/observe/schedule.c", "FIRST_OF_ROLE = #"),
+    ("python.md", "The first # steps of a kind are observed unless", "src/core/observe/schedule.c", "FIRST_OF_ROLE = #"),
     ("tensors.md", "within blocks of # elements", "src/core/tensor/vitals.h", "SONDE__VITALS_BLOCK = #"),
     ("rules.md", "They are compared at every # step", RULES + "progress.h", "SONDE__RULES_SHORT = #"),
     ("rules.md", "over # steps the loss has fallen by", RULES + "progress.h", "SONDE__RULES_LONG = #"),

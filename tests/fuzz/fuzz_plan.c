@@ -5,7 +5,7 @@
  * A model may ask for more memory than there is: blocks are of 1 MiB at most here.
  */
 #include <sonde/alloc.h>
-#include <sonde/nn/plan.h>
+#include "nn/run/plan_object.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -105,7 +105,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     }
     sonde_set_allocator(&small);
-    err = sonde_nn_plan_parse(bytes, size, "fuzz.plan", &plan, &diag);
+    err = sonde__session_plan_parse(bytes, size, "fuzz.plan", &plan, &diag);
     check(err, &diag);
     if (err == SONDE_OK) {
         err = compile(plan, &diag);

@@ -9,7 +9,7 @@
 #include "cmocka_all.h"
 
 #include "nn/data/idx.h"
-#include <sonde/nn/image.h>
+#include <sonde/nn/dataset.h>
 
 #include <stdbool.h>
 #include <stdio.h>

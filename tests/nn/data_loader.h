@@ -33,7 +33,10 @@ static inline sonde_nn_dataset *set_of(int64_t count)
         plain.labels[i] = i;
     }
     sonde_nn_dataset_destroy(plain.set);
-    assert_int_equal(sonde_nn_dataset_from_memory(&data, &labels, NULL, &plain.set, NULL),
+    assert_int_equal(sonde_nn_dataset_open(NULL,
+                                           SONDE_OPTIONS(sonde_nn_dataset, .data = &data,
+                                                         .labels = &labels),
+                                           &plain.set, NULL),
                      SONDE_OK);
     return plain.set;
 }

@@ -108,10 +108,11 @@ static void expect_same_run(engine_builder build, const sonde_nn_optimizer *opti
 static void a_resumed_run_equals_an_uninterrupted_one(void **state)
 {
     static const engine_builder builders[] = {engine_cnn, engine_mlp, engine_branches};
-    sonde_nn_optimizer optimizers[] = {
-        sonde_nn_optimizer_sgd(0.1F, 0.0F), sonde_nn_optimizer_sgd(0.1F, 0.9F),
-        sonde_nn_optimizer_sgd(0.1F, 0.9F), sonde_nn_optimizer_adam(0.01F),
-        sonde_nn_optimizer_adamw(0.01F)};
+    sonde_nn_optimizer optimizers[] = {sonde_nn_optimizer_sgd(0.1F, 0.0F),
+                                       sonde_nn_optimizer_sgd(0.1F, 0.9F),
+                                       sonde_nn_optimizer_sgd(0.1F, 0.9F),
+                                       sonde_nn_optimizer_default(SONDE_NN_ADAM, 0.01F),
+                                       sonde_nn_optimizer_default(SONDE_NN_ADAMW, 0.01F)};
 
     (void)state;
     optimizers[1].dampening = 0.5F; /* the first step is another than those behind it */
@@ -131,7 +132,7 @@ static void a_checkpoint_holds_parameters_and_state_under_their_names(void **sta
                                         "Accl1___fc1.weight", "Accl2___fc1.weight",
                                         "Step___fc1.weight",  "Accl1___fc2.bias",
                                         "Accl2___fc2.bias",   "Step___fc2.bias"};
-    const sonde_nn_optimizer adam = sonde_nn_optimizer_adam(0.01F);
+    const sonde_nn_optimizer adam = sonde_nn_optimizer_default(SONDE_NN_ADAM, 0.01F);
     engine_net net;
     sonde_nn_session *session = session_of(&net, engine_mlp, &adam, 2);
     sonde_nn_checkpoint_info info;
@@ -169,7 +170,7 @@ static void a_checkpoint_holds_parameters_and_state_under_their_names(void **sta
 /* An inference session takes the weights of a checkpoint and leaves the rest. */
 static void inference_loads_what_training_saved(void **state)
 {
-    const sonde_nn_optimizer adam = sonde_nn_optimizer_adam(0.01F);
+    const sonde_nn_optimizer adam = sonde_nn_optimizer_default(SONDE_NN_ADAM, 0.01F);
     engine_net net, fresh;
     sonde_nn_session *training = session_of(&net, engine_cnn, &adam, 1),
                      *inference = NULL;
@@ -213,7 +214,7 @@ static sonde_nn_session *session_on(const engine_net *net,
 static void state_is_carried_without_a_file(void **state)
 {
     sonde_nn_optimizer optimizers[] = {sonde_nn_optimizer_sgd(0.1F, 0.9F),
-                                       sonde_nn_optimizer_adam(0.01F)};
+                                       sonde_nn_optimizer_default(SONDE_NN_ADAM, 0.01F)};
 
     (void)state;
     optimizers[1].automatic_loss_scaling = true;
@@ -249,7 +250,7 @@ static void state_is_carried_without_a_file(void **state)
 
 static void what_cannot_be_carried_is_refused(void **state)
 {
-    const sonde_nn_optimizer adam = sonde_nn_optimizer_adam(0.01F);
+    const sonde_nn_optimizer adam = sonde_nn_optimizer_default(SONDE_NN_ADAM, 0.01F);
     const sonde_nn_optimizer plain = sonde_nn_optimizer_sgd(0.1F, 0.0F);
     const sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(0.1F, 0.9F);
     engine_net net, fresh;
@@ -373,7 +374,7 @@ static void what_does_not_fit_is_refused(void **state)
 {
     char missing[128];
     const sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(0.1F, 0.9F),
-                             adam = sonde_nn_optimizer_adam(0.01F),
+                             adam = sonde_nn_optimizer_default(SONDE_NN_ADAM, 0.01F),
                              plain = sonde_nn_optimizer_sgd(0.1F, 0.0F);
     engine_net net, second, third;
     sonde_nn_session *session = session_of(&net, engine_mlp, &sgd, 1);

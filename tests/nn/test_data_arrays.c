@@ -24,11 +24,11 @@ static char *seed_path(const char *name)
 }
 
 static sonde_nn_dataset *open_arrays(const char *path,
-                                     const sonde_nn_arrays_options *options)
+                                     const sonde_nn_dataset_options *options)
 {
     sonde_nn_dataset *set = NULL;
 
-    must(sonde_nn_dataset_open_arrays(path, options, &set, &engine_diag));
+    must(sonde_nn_dataset_open(path, options, &set, &engine_diag));
     return set;
 }
 
@@ -37,7 +37,8 @@ static sonde_nn_dataset *open_arrays(const char *path,
 /* x[i] = 4 i ... 4 i + 3, y[i] = i mod 3; of six samples one is the test set. */
 static void a_split_is_drawn(void **state)
 {
-    sonde_nn_arrays_options options = {.size = sizeof options};
+    sonde_nn_dataset_options options = {.size = sizeof options,
+                                        .kind = SONDE_NN_DATA_ARRAYS};
     bool seen[6] = {false};
 
     (void)state;
@@ -70,8 +71,10 @@ static void a_split_is_drawn(void **state)
 /* Doubles in Fortran's order become rows of float32; the target is a field. */
 static void a_target_of_numbers_is_a_field(void **state)
 {
-    const sonde_nn_arrays_options options = {
-        .size = sizeof options, .numbers = true, .test_share = 0.5};
+    const sonde_nn_dataset_options options = {.size = sizeof options,
+                                              .kind = SONDE_NN_DATA_ARRAYS,
+                                              .numbers = true,
+                                              .test_share = 0.5};
     sonde_nn_dataset *set = open_arrays(seed_path("fortran.npz"), &options);
     const sonde_nn_dataset_traits *traits = sonde_nn_dataset_get_traits(set);
 
@@ -96,7 +99,8 @@ static void a_target_of_numbers_is_a_field(void **state)
 
 static void given_splits_are_used(void **state)
 {
-    sonde_nn_arrays_options options = {.size = sizeof options, .split = SONDE_NN_TEST};
+    sonde_nn_dataset_options options = {
+        .size = sizeof options, .kind = SONDE_NN_DATA_ARRAYS, .split = SONDE_NN_TEST};
     sonde_nn_dataset *set = open_arrays(seed_path("splits.npz"), &options);
     const sonde_nn_dataset_traits *traits = sonde_nn_dataset_get_traits(set);
     sonde_nn_sample sample;
@@ -124,7 +128,8 @@ static void ids_and_positions(void **state)
     int32_t ids[6] = {1, 2, 3, 4, 5, 6}, next[6] = {2, 3, 4, 5, 6, 7};
     const sonde_named_view views[] = {{"x", sonde_view_of(SONDE_I32, 2, shape, ids)},
                                       {"y", sonde_view_of(SONDE_I32, 2, shape, next)}};
-    const sonde_nn_arrays_options options = {.size = sizeof options, .ids = {true}};
+    const sonde_nn_dataset_options options = {
+        .size = sizeof options, .kind = SONDE_NN_DATA_ARRAYS, .ids = {true}};
     sonde_nn_dataset *set = NULL;
     sonde_nn_sample sample;
 
@@ -132,7 +137,7 @@ static void ids_and_positions(void **state)
     assert_int_equal(mkdir(data_path("folder"), 0700), 0);
     must(sonde_safetensors_write(data_path("folder/train.safetensors"), views, 2, NULL, 0,
                                  &engine_diag));
-    assert_true(sonde_nn_dataset_is_arrays(data_path("folder")));
+    assert_true(sonde_nn_data_kind_at(data_path("folder")) == SONDE_NN_DATA_ARRAYS);
     set = open_arrays(data_path("folder"), &options);
     assert_int_equal(sonde_nn_dataset_get_traits(set)->label_length, 2);
     assert_int_equal(sonde_nn_dataset_get_traits(set)->classes, 8);
@@ -145,8 +150,10 @@ static void ids_and_positions(void **state)
 /* Fields come through a loader beside the data. */
 static void a_loader_hands_fields_over(void **state)
 {
-    const sonde_nn_arrays_options arrays = {
-        .size = sizeof arrays, .numbers = true, .test_share = 0.4};
+    const sonde_nn_dataset_options arrays = {.size = sizeof arrays,
+                                             .kind = SONDE_NN_DATA_ARRAYS,
+                                             .numbers = true,
+                                             .test_share = 0.4};
     sonde_nn_loader_options options = {
         .size = sizeof options, .batch = 2, .shuffle = true};
     sonde_nn_dataset *set = open_arrays(seed_path("fortran.npz"), &arrays);
@@ -179,12 +186,12 @@ static void a_loader_hands_fields_over(void **state)
 /* --- mistakes ------------------------------------------------------------------------- */
 
 static void expect_open(sonde_err err, const char *path,
-                        const sonde_nn_arrays_options *options, const char *found)
+                        const sonde_nn_dataset_options *options, const char *found)
 {
     sonde_nn_dataset *set = NULL;
 
     engine_diag = (sonde_diag){0};
-    expect_err(err, sonde_nn_dataset_open_arrays(path, options, &set, &engine_diag));
+    expect_err(err, sonde_nn_dataset_open(path, options, &set, &engine_diag));
     if (strstr(engine_diag.found, found) == NULL) {
         fail_msg("'%s' instead of '%s'", engine_diag.found, found);
     }
@@ -192,7 +199,9 @@ static void expect_open(sonde_err err, const char *path,
 
 static void mistakes_are_told(void **state)
 {
-    sonde_nn_arrays_options options = {.size = sizeof options, .inputs = {"z"}};
+    const char *names[] = {"z", NULL};
+    sonde_nn_dataset_options options = {
+        .size = sizeof options, .kind = SONDE_NN_DATA_ARRAYS, .inputs = names};
 
     (void)state;
     options.input_count = 1;
@@ -208,8 +217,8 @@ static void mistakes_are_told(void **state)
     options.test_share = 1.0;
     expect_open(SONDE_EINVAL, seed_path("classes.npz"), &options, "it is 1");
     options.test_share = 0.0;
-    options.inputs[0] = "x";
-    options.inputs[1] = "x_test";
+    names[0] = "x";
+    names[1] = "x_test";
     options.input_count = 2;
     expect_open(SONDE_ESHAPE, seed_path("splits.npz"), &options, "'x_test' has shape");
     data_write(data_path("empty.npz"), "", 0);
@@ -220,7 +229,8 @@ static void mistakes_are_told(void **state)
  * nobody looks for: nothing is read beyond the file. */
 static void damage_is_found(void **state)
 {
-    const sonde_nn_arrays_options options = {.size = sizeof options};
+    const sonde_nn_dataset_options options = {.size = sizeof options,
+                                              .kind = SONDE_NN_DATA_ARRAYS};
     size_t size = 0, refused = 0;
     unsigned char *bytes = data_read(seed_path("classes.npz"), &size);
 
@@ -231,8 +241,8 @@ static void damage_is_found(void **state)
         bytes[i] ^= 0x41;
         data_write(data_path("damaged.npz"), bytes, size);
         bytes[i] ^= 0x41;
-        refused += sonde_nn_dataset_open_arrays(data_path("damaged.npz"), &options, &set,
-                                                NULL) != SONDE_OK
+        refused += sonde_nn_dataset_open(data_path("damaged.npz"), &options, &set,
+                                         NULL) != SONDE_OK
                        ? 1
                        : 0;
         sonde_nn_dataset_destroy(set);
@@ -243,9 +253,10 @@ static void damage_is_found(void **state)
 
 static sonde_err open_any(void *user)
 {
-    const sonde_nn_arrays_options options = {.size = sizeof options, .numbers = true};
+    const sonde_nn_dataset_options options = {
+        .size = sizeof options, .kind = SONDE_NN_DATA_ARRAYS, .numbers = true};
     sonde_nn_dataset *set = NULL;
-    const sonde_err err = sonde_nn_dataset_open_arrays(user, &options, &set, NULL);
+    const sonde_err err = sonde_nn_dataset_open(user, &options, &set, NULL);
 
     sonde_nn_dataset_destroy(set);
     return err;

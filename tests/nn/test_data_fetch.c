@@ -2,6 +2,7 @@
  * test_data_fetch.c - downloads from a small server on 127.0.0.1: whole, resumed,
  * refused, wrong, broken off. And SHA-256 on its known answers.
  */
+#include "nn/data/input.h"
 #include "nn/data_files.h"
 
 #include <sonde/nn/fetch.h>
@@ -186,10 +187,10 @@ static int finish(void **state)
 static void fetch(const char *from, const char *sha256, const char *name, sonde_err err,
                   const char *words)
 {
-    const sonde_nn_remote_file file = {.url = from, .sha256 = sha256};
+    const sonde__data_remote_file file = {.url = from, .sha256 = sha256};
     sonde_diag diag = {0};
     char line[SONDE_DIAG_LINE] = "";
-    const sonde_err got = sonde_nn_fetch_file(&file, data_path(name), NULL, &diag);
+    const sonde_err got = sonde__data_fetch_file(&file, data_path(name), NULL, &diag);
 
     if (got != SONDE_OK) {
         (void)sonde_diag_line(&diag, line, sizeof line);
@@ -300,13 +301,13 @@ static bool remember(void *user, const char *name, uint64_t done, uint64_t total
 
 static void progress_is_told_and_may_stop(void **state)
 {
-    const sonde_nn_remote_file file = {.url = url("good"), .sha256 = server.digest};
+    const sonde__data_remote_file file = {.url = url("good"), .sha256 = server.digest};
     uint64_t last = 0;
     const sonde_nn_fetch_options stop = {.size = sizeof stop, .progress = stop_at_once};
     const sonde_nn_fetch_options watch = {
         .size = sizeof watch, .progress = remember, .user = &last};
     sonde_diag diag = {0};
-    sonde_err err = sonde_nn_fetch_file(&file, data_path("i"), &stop, &diag);
+    sonde_err err = sonde__data_fetch_file(&file, data_path("i"), &stop, &diag);
 
     (void)state;
     if (err == SONDE_EUNSUPPORTED) {
@@ -314,7 +315,8 @@ static void progress_is_told_and_may_stop(void **state)
     }
     assert_int_equal(err, SONDE_EINTERRUPTED);
     assert_non_null(strstr(diag.found, "i.part"));
-    assert_int_equal(sonde_nn_fetch_file(&file, data_path("i"), &watch, NULL), SONDE_OK);
+    assert_int_equal(sonde__data_fetch_file(&file, data_path("i"), &watch, NULL),
+                     SONDE_OK);
     assert_int_equal(last, BODY);
 }
 
@@ -377,14 +379,14 @@ static void a_missing_libcurl_is_named(void **state)
     (void)state;
     assert_true(child >= 0);
     if (child == 0) {
-        const sonde_nn_remote_file file = {.url = url("good")};
+        const sonde__data_remote_file file = {.url = url("good")};
         const int next = dup(0);
         const struct rlimit limit = {(rlim_t)next + 1, (rlim_t)next + 1};
         sonde_diag diag = {0};
 
         (void)close(next);
         if (setrlimit(RLIMIT_NOFILE, &limit) != 0 ||
-            sonde_nn_fetch_file(&file, data_path("l"), NULL, &diag) !=
+            sonde__data_fetch_file(&file, data_path("l"), NULL, &diag) !=
                 SONDE_EUNSUPPORTED ||
             strstr(diag.expected, "install the package libcurl4") == NULL) {
             _exit(1);

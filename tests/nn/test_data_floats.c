@@ -22,8 +22,9 @@ static int check_all_bytes(void)
     }
     for (size_t m = 0; m < sizeof moments / sizeof *moments; m++) {
         const float mean = moments[m][0], std = moments[m][1];
-        const sonde_nn_transform list[] = {sonde_nn_to_float(),
-                                           sonde_nn_normalise(1, &mean, &std)};
+        const sonde_nn_transform list[] = {
+            {.kind = SONDE_NN_TO_FLOAT},
+            {.kind = SONDE_NN_NORMALISE, .channels = 1, .mean = {mean}, .std = {std}}};
 
         for (int n = 240; n <= 300; n += m == 0 ? 1 : 29) {
             run(list, 2, traits_of(SONDE_U8, 1, 1, n), bytes, 0, 0, 0, out);
@@ -73,8 +74,11 @@ static void channels_have_their_own_moments(void **state)
 {
     static const uint8_t pixels[3][2] = {{0, 255}, {51, 102}, {153, 204}};
     static const float mean[3] = {0.1f, 0.2f, 0.3f}, std[3] = {0.5f, 0.25f, 2.0f};
-    const sonde_nn_transform list[] = {sonde_nn_to_float(),
-                                       sonde_nn_normalise(3, mean, std)};
+    const sonde_nn_transform list[] = {{.kind = SONDE_NN_TO_FLOAT},
+                                       {.kind = SONDE_NN_NORMALISE,
+                                        .channels = 3,
+                                        .mean = {mean[0], mean[1], mean[2]},
+                                        .std = {std[0], std[1], std[2]}}};
     float out[MOST / sizeof(float)];
 
     (void)state;
@@ -91,8 +95,9 @@ static void floats_are_normalised_as_they_are(void **state)
 {
     static const float values[4] = {1.0f, -2.0f, 0.3f, 1e20f};
     static const float mean = 0.25f, std = 3.0f;
-    const sonde_nn_transform list[] = {sonde_nn_to_float(),
-                                       sonde_nn_normalise(1, &mean, &std)};
+    const sonde_nn_transform list[] = {
+        {.kind = SONDE_NN_TO_FLOAT},
+        {.kind = SONDE_NN_NORMALISE, .channels = 1, .mean = {mean}, .std = {std}}};
     sonde_nn_dataset_traits traits = {
         .count = 1, .dtype = SONDE_F32, .rank = 1, .shape = {4, 0, 0}};
     float out[MOST / sizeof(float)];

@@ -185,9 +185,11 @@ static void borrowed_batches_lie_still(void **state)
 static void transforms_do_not_depend_on_workers(void **state)
 {
     static const float mean = 0.25f, std = 0.5f;
-    const sonde_nn_transform list[] = {sonde_nn_random_crop(2, 2, 1), sonde_nn_flip(0.5f),
-                                       sonde_nn_to_float(),
-                                       sonde_nn_normalise(1, &mean, &std)};
+    const sonde_nn_transform list[] = {
+        {.kind = SONDE_NN_RANDOM_CROP, .height = 2, .width = 2, .padding = 1},
+        {.kind = SONDE_NN_FLIP, .probability = 0.5f},
+        {.kind = SONDE_NN_TO_FLOAT},
+        {.kind = SONDE_NN_NORMALISE, .channels = 1, .mean = {mean}, .std = {std}}};
     static float first[200 * 4];
 
     (void)state;
@@ -236,7 +238,10 @@ static sonde_nn_dataset *damaged_folder(void)
     bytes[size - 30] ^= 0x55;
     data_write(data_path("images/a/05.png"), bytes, size);
     free(bytes);
-    assert_int_equal(sonde_nn_dataset_open_folder(data_path("images"), &set, NULL),
+    assert_int_equal(sonde_nn_dataset_open(
+                         data_path("images"),
+                         SONDE_OPTIONS(sonde_nn_dataset, .kind = SONDE_NN_DATA_FOLDER),
+                         &set, NULL),
                      SONDE_OK);
     return set;
 }
@@ -287,7 +292,8 @@ static void expect_refusal(const sonde_nn_loader_options *options, sonde_err err
 
 static void impossible_options_are_refused(void **state)
 {
-    const sonde_nn_transform bad = sonde_nn_flip(7.0f);
+    const sonde_nn_transform bad =
+        (sonde_nn_transform){.kind = SONDE_NN_FLIP, .probability = 7.0f};
 
     (void)state;
     (void)set_of(10);

@@ -38,8 +38,10 @@ static void open_named(const char *dir, const char *source)
     sonde_diag diag = {0};
     char line[SONDE_DIAG_LINE];
 
-    if (sonde_nn_dataset_open_named("fashion-mnist", SONDE_NN_TEST, dir, &set, &diag) !=
-        SONDE_OK) {
+    if (sonde_nn_dataset_open(dir,
+                              SONDE_OPTIONS(sonde_nn_dataset, .name = "fashion-mnist",
+                                            .split = SONDE_NN_TEST),
+                              &set, &diag) != SONDE_OK) {
         fail_msg("%s", sonde_diag_line(&diag, line, sizeof line));
     }
     assert_int_equal(sonde_nn_dataset_get_traits(set)->count, 10);
@@ -60,7 +62,8 @@ static void names_are_looked_up_in_order(void **state)
     assert_int_equal(unsetenv("SONDE_DATA"), 0);
     assert_int_equal(setenv("SONDE_CACHE", data_path("cache"), 1), 0);
     assert_int_equal(
-        sonde_nn_dataset_open_named("fashion-mnist", SONDE_NN_TRAIN, NULL, &set, &diag),
+        sonde_nn_dataset_open(
+            NULL, SONDE_OPTIONS(sonde_nn_dataset, .name = "fashion-mnist"), &set, &diag),
         SONDE_ENOTFOUND);
     expect_line(&diag, "cache/data/fashion-mnist; try 'sonde data fetch fashion-mnist'");
     assert_int_equal(mkdir(data_path("cache"), 0777), 0);
@@ -76,18 +79,26 @@ static void names_are_looked_up_in_order(void **state)
     assert_int_equal(setenv("SONDE_DATA", data_path("env/fashion-mnist"), 1), 0);
     open_named(NULL, "env/fashion-mnist/t10k");
     assert_int_equal(mkdir(data_path("dir"), 0777), 0);
-    assert_int_equal(sonde_nn_dataset_open_named("fashion-mnist", SONDE_NN_TRAIN,
-                                                 data_path("dir"), &set, &diag),
-                     SONDE_ENOTFOUND); /* an explicit folder is the only one */
+    assert_int_equal(
+        sonde_nn_dataset_open(data_path("dir"),
+                              SONDE_OPTIONS(sonde_nn_dataset, .name = "fashion-mnist"),
+                              &set, &diag),
+        SONDE_ENOTFOUND); /* an explicit folder is the only one */
     write_named(data_path("dir"));
     open_named(data_path("dir"), "dir/t10k");
     assert_int_equal(unlink(data_path("dir/t10k-labels-idx1-ubyte.gz")), 0);
-    assert_int_equal(sonde_nn_dataset_open_named("fashion-mnist", SONDE_NN_TEST,
-                                                 data_path("dir"), &set, &diag),
-                     SONDE_ENOTFOUND);
+    assert_int_equal(
+        sonde_nn_dataset_open(data_path("dir"),
+                              SONDE_OPTIONS(sonde_nn_dataset, .name = "fashion-mnist",
+                                            .split = SONDE_NN_TEST),
+                              &set, &diag),
+        SONDE_ENOTFOUND);
     expect_line(&diag, "t10k-images-idx3-ubyte (expected labels beside it)");
     assert_int_equal(
-        sonde_nn_dataset_open_named("fashon-mnist", SONDE_NN_TEST, NULL, &set, &diag),
+        sonde_nn_dataset_open(NULL,
+                              SONDE_OPTIONS(sonde_nn_dataset, .name = "fashon-mnist",
+                                            .split = SONDE_NN_TEST),
+                              &set, &diag),
         SONDE_ENOTFOUND);
     expect_line(&diag, "'fashon-mnist' (expected fashion-mnist)");
 }
@@ -119,8 +130,8 @@ static sonde_err open_pair(void *user)
 {
     sonde_nn_dataset *set = NULL;
     sonde_nn_dataset_info info;
-    sonde_err err =
-        sonde_nn_dataset_open_named("mnist", SONDE_NN_TRAIN, user, &set, NULL);
+    sonde_err err = sonde_nn_dataset_open(
+        user, SONDE_OPTIONS(sonde_nn_dataset, .name = "mnist"), &set, NULL);
 
     if (err == SONDE_OK) {
         err = sonde_nn_dataset_describe(set, &info, NULL, NULL);
@@ -155,9 +166,11 @@ static void public_sets_have_their_known_moments(void **state)
         sonde_nn_dataset *set = NULL;
         sonde_nn_dataset_info info;
 
-        assert_int_equal(sonde_nn_dataset_open_named(known[i].name, SONDE_NN_TRAIN,
-                                                     real_data, &set, NULL),
-                         SONDE_OK);
+        assert_int_equal(
+            sonde_nn_dataset_open(real_data,
+                                  SONDE_OPTIONS(sonde_nn_dataset, .name = known[i].name),
+                                  &set, NULL),
+            SONDE_OK);
         assert_int_equal(sonde_nn_dataset_get_traits(set)->count, 60000);
         assert_int_equal(sonde_nn_dataset_describe(set, &info, NULL, NULL), SONDE_OK);
         assert_true(fabs(info.mean[0] - known[i].mean) < 5e-5);

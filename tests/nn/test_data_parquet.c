@@ -34,15 +34,16 @@ static bool has_pyarrow(void)
 static sonde_nn_dataset *open_rows(const char *path, const char *target,
                                    sonde_nn_split split, bool numbers)
 {
-    const sonde_nn_table_options options = {.size = sizeof options,
-                                            .target = target,
-                                            .numbers = numbers,
-                                            .split = split,
-                                            .test_share = 0.25,
-                                            .seed = 5};
+    const sonde_nn_dataset_options options = {.size = sizeof options,
+                                              .kind = SONDE_NN_DATA_TABLE,
+                                              .target = target,
+                                              .numbers = numbers,
+                                              .split = split,
+                                              .test_share = 0.25,
+                                              .seed = 5};
     sonde_nn_dataset *set = NULL;
 
-    must(sonde_nn_dataset_open_table(path, &options, &set, &engine_diag));
+    must(sonde_nn_dataset_open(path, &options, &set, &engine_diag));
     return set;
 }
 
@@ -81,7 +82,7 @@ static void every_writer_means_the_same_table(void **state)
     (void)snprintf(csv, sizeof csv, "%s", golden("table.csv"));
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         (void)snprintf(name, sizeof name, "%s.parquet", names[i]);
-        assert_true(sonde_nn_dataset_is_table(golden(name)));
+        assert_true(sonde_nn_data_kind_at(golden(name)) == SONDE_NN_DATA_TABLE);
         expect_same(golden(name), csv, "storeys", false);
         expect_same(golden(name), csv, "balcony", false);
         expect_same(golden(name), csv, "price", true);
@@ -92,16 +93,17 @@ static void every_writer_means_the_same_table(void **state)
 
 static void expect_column(const char *column, const float wanted[4])
 {
-    const sonde_nn_table_options options = {.size = sizeof options,
-                                            .inputs = &column,
-                                            .input_count = 1,
-                                            .target = "",
-                                            .no_standardise = true};
+    const sonde_nn_dataset_options options = {.size = sizeof options,
+                                              .kind = SONDE_NN_DATA_TABLE,
+                                              .inputs = &column,
+                                              .input_count = 1,
+                                              .target = "",
+                                              .no_standardize = true};
     char path[DATA_PATH];
     sonde_nn_dataset *set = NULL;
 
     (void)snprintf(path, sizeof path, "%s/types", data_folder);
-    must(sonde_nn_dataset_open_table(path, &options, &set, &engine_diag));
+    must(sonde_nn_dataset_open(path, &options, &set, &engine_diag));
     for (int64_t i = 0; i < 4; i++) {
         sonde_nn_sample sample;
         float have = 0.0F;
@@ -151,16 +153,17 @@ static void logical_types_are_numbers_or_texts(void **state)
 static void expect_refused(const char *path, const char *input, const char *target,
                            sonde_err wanted, const char *line)
 {
-    const sonde_nn_table_options options = {.size = sizeof options,
-                                            .inputs = &input,
-                                            .input_count = input != NULL ? 1 : 0,
-                                            .target = target,
-                                            .numbers = true};
+    const sonde_nn_dataset_options options = {.size = sizeof options,
+                                              .kind = SONDE_NN_DATA_TABLE,
+                                              .inputs = &input,
+                                              .input_count = input != NULL ? 1 : 0,
+                                              .target = target,
+                                              .numbers = true};
     char expected[900];
     sonde_nn_dataset *set = NULL;
 
     engine_diag = (sonde_diag){0};
-    expect_err(wanted, sonde_nn_dataset_open_table(path, &options, &set, &engine_diag));
+    expect_err(wanted, sonde_nn_dataset_open(path, &options, &set, &engine_diag));
     (void)snprintf(expected, sizeof expected, "%s%s", path, line);
     expect_line(expected);
 }
@@ -182,11 +185,12 @@ static void what_is_not_read_is_refused_with_its_reason(void **state)
 
 static void expect_folder_refused(const char *folder, sonde_err wanted)
 {
-    const sonde_nn_table_options options = {.size = sizeof options};
+    const sonde_nn_dataset_options options = {.size = sizeof options,
+                                              .kind = SONDE_NN_DATA_TABLE};
     sonde_nn_dataset *set = NULL;
 
-    expect_err(wanted, sonde_nn_dataset_open_table(data_path(folder), &options, &set,
-                                                   &engine_diag));
+    expect_err(wanted,
+               sonde_nn_dataset_open(data_path(folder), &options, &set, &engine_diag));
 }
 
 static void folders_hold_a_table_a_split(void **state)
@@ -212,14 +216,14 @@ static void contents_have_kinds_and_statistics(void **state)
     (void)state;
     must(sonde_nn_contents_open(golden("polars.parquet"), SONDE_NN_TRAIN, &contents,
                                 &engine_diag));
-    part = sonde_nn_contents_at(contents, 2);
+    part = &contents->parts[2];
     assert_string_equal(part->name, "heat");
     assert_true(part->kind == SONDE_NN_PART_TEXTS);
     assert_true(part->different == 3 && part->missing == 13 && part->shape[0] == 90);
-    part = sonde_nn_contents_at(contents, 3);
+    part = &contents->parts[3];
     assert_true(part->kind == SONDE_NN_PART_NUMBERS && part->missing == 0);
     assert_true(part->minimum == 0.0 && part->maximum == 1.0);
-    assert_null(sonde_nn_contents_at(contents, 9));
+    assert_int_equal(contents->count, 9);
     sonde_nn_contents_destroy(contents);
     expect_err(SONDE_EFORMAT,
                sonde_nn_contents_open(golden("mixed.parquet"), SONDE_NN_TRAIN, &contents,

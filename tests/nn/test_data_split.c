@@ -2,6 +2,7 @@
  * test_data_split.c - a part of a data set and its rest: every sample in one of them, in
  * order.
  */
+#include "nn/data/dataset.h"
 #include "nn/data_loader.h"
 
 enum { COUNT = 100, PART = 23 };
@@ -46,7 +47,7 @@ static void every_sample_is_in_one_of_the_two(void **state)
     for (int i = 0; i < COUNT; i++) {
         assert_int_equal(times[i], 1);
     }
-    assert_string_equal(sonde_nn_dataset_where(part, 3), "memory");
+    assert_string_equal(sonde__dataset_where(part, 3), "memory");
     sonde_nn_dataset_destroy(part);
     sonde_nn_dataset_destroy(rest);
 }
@@ -80,7 +81,7 @@ static void a_seed_draws_the_same_and_another_other_samples(void **state)
 static void a_loader_reads_a_part_and_parts_have_parts(void **state)
 {
     const sonde_nn_dataset *set = set_of(COUNT);
-    const sonde_nn_transform transforms[] = {sonde_nn_to_float()};
+    const sonde_nn_transform transforms[] = {{.kind = SONDE_NN_TO_FLOAT}};
     const sonde_nn_loader_options options = {.size = sizeof options,
                                              .batch = 4,
                                              .keep_last = true,
@@ -114,12 +115,15 @@ static void a_loader_reads_a_part_and_parts_have_parts(void **state)
 static void classes_are_counted_and_named(void **state)
 {
     const char *const names[3] = {"zero", "one", "two"};
-    const sonde_nn_dataset_options options = {
-        .size = sizeof options, .classes = 3, .class_names = names};
     const uint8_t pixels[6][2] = {{0}};
     const int64_t labels[6] = {0, 1, 2, 0, 1, 2}, shape[2] = {6, 2};
     sonde_view data = sonde_view_of(SONDE_U8, 2, shape, NULL);
     sonde_view classes = sonde_view_of(SONDE_I64, 1, shape, NULL);
+    const sonde_nn_dataset_options options = {.size = sizeof options,
+                                              .data = &data,
+                                              .labels = &classes,
+                                              .classes = 3,
+                                              .class_names = names};
     sonde_nn_dataset *set = NULL, *part = NULL;
     sonde_nn_dataset_info info;
     int64_t counts[3];
@@ -127,8 +131,7 @@ static void classes_are_counted_and_named(void **state)
     (void)state;
     memcpy(&data.data, &(const void *){pixels}, sizeof data.data);
     memcpy(&classes.data, &(const void *){labels}, sizeof classes.data);
-    assert_int_equal(sonde_nn_dataset_from_memory(&data, &classes, &options, &set, NULL),
-                     SONDE_OK);
+    assert_int_equal(sonde_nn_dataset_open(NULL, &options, &set, NULL), SONDE_OK);
     split(set, 5, 0, &part, NULL);
     assert_int_equal(sonde_nn_dataset_describe(part, &info, counts, NULL), SONDE_OK);
     assert_int_equal(counts[0] + counts[1] + counts[2], 5);

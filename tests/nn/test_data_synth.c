@@ -139,7 +139,10 @@ static void sets_open_by_name(void **state)
     assert_int_equal(sonde_nn_synth(NULL, &options, NULL), SONDE_OK);
     assert_int_equal(last, 80);
     assert_int_equal(
-        sonde_nn_dataset_open_named("fashion-synth", SONDE_NN_TEST, NULL, &set, NULL),
+        sonde_nn_dataset_open(NULL,
+                              SONDE_OPTIONS(sonde_nn_dataset, .name = "fashion-synth",
+                                            .split = SONDE_NN_TEST),
+                              &set, NULL),
         SONDE_OK);
     assert_int_equal(sonde_nn_dataset_get_traits(set)->count, 20);
     assert_string_equal(sonde_nn_dataset_class_name(set, 7), "Sneaker");

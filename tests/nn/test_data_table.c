@@ -51,14 +51,15 @@ static void the_training_rows_set_the_scale(void **state)
 {
     static const float train[3][3] = {{-1, 0, 1}, {1, 1, 0}, {0, 0, 1}};
     static const float test[2][3] = {{2, 0, 1}, {0, 0, 0}};
-    sonde_nn_table_options options = {.size = sizeof options, .numbers = true};
+    sonde_nn_dataset_options options = {
+        .size = sizeof options, .kind = SONDE_NN_DATA_TABLE, .numbers = true};
     sonde_nn_dataset *set = NULL;
     const sonde_nn_dataset_traits *traits = NULL;
 
     (void)state;
     write_pair();
-    assert_true(sonde_nn_dataset_is_table(data_path("pair")));
-    must(sonde_nn_dataset_open_table(data_path("pair"), &options, &set, &engine_diag));
+    assert_true(sonde_nn_data_kind_at(data_path("pair")) == SONDE_NN_DATA_TABLE);
+    must(sonde_nn_dataset_open(data_path("pair"), &options, &set, &engine_diag));
     traits = sonde_nn_dataset_get_traits(set);
     assert_int_equal(traits->count, 3);
     assert_int_equal(traits->rank, 1);
@@ -69,7 +70,7 @@ static void the_training_rows_set_the_scale(void **state)
     }
     sonde_nn_dataset_destroy(set);
     options.split = SONDE_NN_TEST;
-    must(sonde_nn_dataset_open_table(data_path("pair"), &options, &set, &engine_diag));
+    must(sonde_nn_dataset_open(data_path("pair"), &options, &set, &engine_diag));
     for (int64_t i = 0; i < 2; i++) {
         expect_row(set, i, test[i], 3);
     }
@@ -79,16 +80,17 @@ static void the_training_rows_set_the_scale(void **state)
 static void texts_name_classes(void **state)
 {
     static const char *const input = "a";
-    sonde_nn_table_options options = {.size = sizeof options,
-                                      .inputs = &input,
-                                      .input_count = 1,
-                                      .target = "colour",
-                                      .no_standardise = true};
+    sonde_nn_dataset_options options = {.size = sizeof options,
+                                        .kind = SONDE_NN_DATA_TABLE,
+                                        .inputs = &input,
+                                        .input_count = 1,
+                                        .target = "colour",
+                                        .no_standardize = true};
     sonde_nn_dataset *set = NULL;
 
     (void)state;
     write_pair();
-    must(sonde_nn_dataset_open_table(data_path("pair"), &options, &set, &engine_diag));
+    must(sonde_nn_dataset_open(data_path("pair"), &options, &set, &engine_diag));
     assert_int_equal(sonde_nn_dataset_get_traits(set)->classes, 3); /* of both files */
     assert_string_equal(sonde_nn_dataset_class_name(set, 0), "dark, \"blue\"");
     sonde_nn_dataset_destroy(set);
@@ -98,8 +100,11 @@ static void texts_name_classes(void **state)
  * semicolons. */
 static void locales_change_nothing(void **state)
 {
-    const sonde_nn_table_options options = {
-        .size = sizeof options, .target = "", .no_standardise = true, .test_share = 0.5};
+    const sonde_nn_dataset_options options = {.size = sizeof options,
+                                              .kind = SONDE_NN_DATA_TABLE,
+                                              .target = "",
+                                              .no_standardize = true,
+                                              .test_share = 0.5};
     static const char *const locales[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "C"};
     sonde_nn_dataset *set = NULL;
     sonde_nn_sample sample;
@@ -109,8 +114,7 @@ static void locales_change_nothing(void **state)
                             "b;c\n0.5;1\n\n0.5;1");
     for (size_t i = 0; i < 3; i++) {
         (void)setlocale(LC_ALL, locales[i]); /* where it is installed */
-        must(sonde_nn_dataset_open_table(data_path("semi.csv"), &options, &set,
-                                         &engine_diag));
+        must(sonde_nn_dataset_open(data_path("semi.csv"), &options, &set, &engine_diag));
         must(sonde_nn_dataset_get(set, 0, NULL, &sample, &engine_diag));
         assert_true(((const float *)sample.data)[0] == 0.5F);
         sonde_nn_dataset_destroy(set);
@@ -120,8 +124,11 @@ static void locales_change_nothing(void **state)
 /* Every row is in one of the splits; the scale is that of the training rows. */
 static void a_split_is_drawn(void **state)
 {
-    sonde_nn_table_options options = {
-        .size = sizeof options, .target = "y", .test_share = 0.25, .seed = 3};
+    sonde_nn_dataset_options options = {.size = sizeof options,
+                                        .kind = SONDE_NN_DATA_TABLE,
+                                        .target = "y",
+                                        .test_share = 0.25,
+                                        .seed = 3};
     char text[2000] = "x,y\n";
     int64_t counts[40] = {0};
     double sum = 0.0;
@@ -137,8 +144,8 @@ static void a_split_is_drawn(void **state)
         sonde_nn_dataset *set = NULL;
 
         options.split = (sonde_nn_split)split;
-        must(sonde_nn_dataset_open_table(data_path("squares.csv"), &options, &set,
-                                         &engine_diag));
+        must(sonde_nn_dataset_open(data_path("squares.csv"), &options, &set,
+                                   &engine_diag));
         assert_int_equal(sonde_nn_dataset_get_traits(set)->count, split == 0 ? 30 : 10);
         for (int64_t i = 0; i < sonde_nn_dataset_get_traits(set)->count; i++) {
             sonde_nn_sample sample;
@@ -160,15 +167,17 @@ static void a_split_is_drawn(void **state)
 static void expect_refused(const char *text, const char *target, sonde_err wanted,
                            const char *line)
 {
-    const sonde_nn_table_options options = {
-        .size = sizeof options, .target = target, .numbers = true};
+    const sonde_nn_dataset_options options = {.size = sizeof options,
+                                              .kind = SONDE_NN_DATA_TABLE,
+                                              .target = target,
+                                              .numbers = true};
     char expected[512];
     sonde_nn_dataset *set = NULL;
 
     write_table("bad.csv", text);
     engine_diag = (sonde_diag){0};
-    expect_err(wanted, sonde_nn_dataset_open_table(data_path("bad.csv"), &options, &set,
-                                                   &engine_diag));
+    expect_err(wanted,
+               sonde_nn_dataset_open(data_path("bad.csv"), &options, &set, &engine_diag));
     (void)snprintf(expected, sizeof expected, "%s/bad.csv%s", data_folder, line);
     expect_line(expected);
 }
@@ -225,14 +234,16 @@ static void a_column_of_names_is_refused(void **state)
 
 static sonde_err open_pair(void *user)
 {
-    const sonde_nn_table_options options = {
-        .size = sizeof options, .target = user, .split = SONDE_NN_TEST};
+    const sonde_nn_dataset_options options = {.size = sizeof options,
+                                              .kind = SONDE_NN_DATA_TABLE,
+                                              .target = user,
+                                              .split = SONDE_NN_TEST};
     char path[DATA_PATH];
     sonde_nn_dataset *set = NULL;
     sonde_err err = SONDE_OK;
 
     (void)snprintf(path, sizeof path, "%s/pair", data_folder);
-    err = sonde_nn_dataset_open_table(path, &options, &set, NULL);
+    err = sonde_nn_dataset_open(path, &options, &set, NULL);
     sonde_nn_dataset_destroy(set);
     return err;
 }

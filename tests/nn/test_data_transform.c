@@ -113,7 +113,10 @@ static void resize_gives_pillows_numbers(void **state)
     for (size_t i = 0; i < sizeof resized / sizeof *resized; i++) {
         const int h = resized[i].height, w = resized[i].width;
         const int oh = resized[i].to_height, ow = resized[i].to_width;
-        const sonde_nn_transform list[] = {sonde_nn_resize(oh, ow, resized[i].filter)};
+        const sonde_nn_transform list[] = {{.kind = SONDE_NN_RESIZE,
+                                            .height = oh,
+                                            .width = ow,
+                                            .filter = resized[i].filter}};
         uint8_t in[2 * 23 * 31], out[MOST];
 
         for (int at = 0; at < 2 * h * w; at++) { /* two equal channels */
@@ -131,8 +134,9 @@ static void resize_gives_pillows_numbers(void **state)
 static void greyscale_gives_pillows_numbers(void **state)
 {
     static const uint8_t wanted[8] = {82, 119, 127, 164, 144, 194, 94, 144};
-    const sonde_nn_transform list[] = {sonde_nn_greyscale(), sonde_nn_rgb(),
-                                       sonde_nn_greyscale()};
+    const sonde_nn_transform list[] = {{.kind = SONDE_NN_GREYSCALE},
+                                       {.kind = SONDE_NN_RGB},
+                                       {.kind = SONDE_NN_GREYSCALE}};
     uint8_t in[24], out[MOST];
 
     (void)state;
@@ -151,8 +155,9 @@ static void greyscale_gives_pillows_numbers(void **state)
 
 static void light_images_are_inverted(void **state)
 {
-    const sonde_nn_transform list[] = {sonde_nn_invert_if_light(200),
-                                       sonde_nn_to_float()};
+    const sonde_nn_transform list[] = {
+        {.kind = SONDE_NN_INVERT_IF_LIGHT, .threshold = 200},
+        {.kind = SONDE_NN_TO_FLOAT}};
     uint8_t in[6] = {10, 20, 30, 40, 200, 60}, out[MOST];
     float floats[MOST / sizeof(float)];
 
@@ -166,8 +171,9 @@ static void light_images_are_inverted(void **state)
     }
     run(list, 2, traits_of(SONDE_U8, 1, 2, 3), in, 0, 0, 0, floats);
     assert_true(floats[0] == 245.0f / 255.0f);
-    run((const sonde_nn_transform[]){sonde_nn_invert(), sonde_nn_invert(),
-                                     sonde_nn_invert()},
+    run((const sonde_nn_transform[]){{.kind = SONDE_NN_INVERT},
+                                     {.kind = SONDE_NN_INVERT},
+                                     {.kind = SONDE_NN_INVERT}},
         3, traits_of(SONDE_U8, 1, 2, 3), in, 0, 0, 0, out);
     assert_int_equal(out[5], 195);
 }
@@ -176,7 +182,8 @@ static void crops_cut_the_middle(void **state)
 {
     uint8_t in[2 * 4 * 5], out[MOST];
     float floats[2 * 4 * 5], cut[MOST / sizeof(float)];
-    const sonde_nn_transform list[] = {sonde_nn_centre_crop(2, 3)};
+    const sonde_nn_transform list[] = {
+        {.kind = SONDE_NN_CENTRE_CROP, .height = 2, .width = 3}};
 
     (void)state;
     for (int i = 0; i < 40; i++) {
@@ -196,7 +203,8 @@ static void crops_cut_the_middle(void **state)
 /* Every place a padded crop can be put comes up, and shows the right pixels. */
 static void random_crops_are_everywhere(void **state)
 {
-    const sonde_nn_transform list[] = {sonde_nn_random_crop(3, 3, 2)};
+    const sonde_nn_transform list[] = {
+        {.kind = SONDE_NN_RANDOM_CROP, .height = 3, .width = 3, .padding = 2}};
     uint8_t in[9], out[MOST];
     int seen[5][5] = {{0}};
 
@@ -232,9 +240,10 @@ static void random_crops_are_everywhere(void **state)
 static void flips_follow_their_probability(void **state)
 {
     static const uint8_t in[6] = {1, 2, 3, 4, 5, 6}, turned[6] = {3, 2, 1, 6, 5, 4};
-    const sonde_nn_transform half[] = {sonde_nn_flip(0.5f), sonde_nn_to_float()};
-    const sonde_nn_transform never[] = {sonde_nn_flip(0.0f)};
-    const sonde_nn_transform always[] = {sonde_nn_flip(1.0f)};
+    const sonde_nn_transform half[] = {{.kind = SONDE_NN_FLIP, .probability = 0.5f},
+                                       {.kind = SONDE_NN_TO_FLOAT}};
+    const sonde_nn_transform never[] = {{.kind = SONDE_NN_FLIP, .probability = 0.0f}};
+    const sonde_nn_transform always[] = {{.kind = SONDE_NN_FLIP, .probability = 1.0f}};
     uint8_t out[MOST], again[MOST];
     int flipped = 0, changed = 0;
 
@@ -262,14 +271,14 @@ static void a_whole_list_runs_in_order(void **state)
 {
     static const float half = 0.5f;
     const sonde_nn_transform list[] = {
-        sonde_nn_resize(4, 4, SONDE_NN_BICUBIC),
-        sonde_nn_rgb(),
-        sonde_nn_greyscale(),
-        sonde_nn_greyscale(),
-        sonde_nn_invert_if_light(200),
-        sonde_nn_flip(1.0f),
-        sonde_nn_to_float(),
-        sonde_nn_normalise(1, &half, &half),
+        {.kind = SONDE_NN_RESIZE, .height = 4, .width = 4, .filter = SONDE_NN_BICUBIC},
+        {.kind = SONDE_NN_RGB},
+        {.kind = SONDE_NN_GREYSCALE},
+        {.kind = SONDE_NN_GREYSCALE},
+        {.kind = SONDE_NN_INVERT_IF_LIGHT, .threshold = 200},
+        {.kind = SONDE_NN_FLIP, .probability = 1.0f},
+        {.kind = SONDE_NN_TO_FLOAT},
+        {.kind = SONDE_NN_NORMALISE, .channels = 1, .mean = {half}, .std = {half}},
     };
     uint8_t in[3 * 8 * 8];
     float out[MOST / sizeof(float)];
@@ -289,42 +298,62 @@ static void impossible_lists_are_refused(void **state)
     static const float good = 0.5f, zero = 0.0f, many[3] = {0.5f, 0.5f, 0.5f};
     const float nan = NAN;
     sonde_nn_dataset_traits flat = {.dtype = SONDE_U8, .rank = 1, .shape = {9, 0, 0}};
-    sonde_nn_transform odd = sonde_nn_invert();
+    sonde_nn_transform odd = (sonde_nn_transform){.kind = SONDE_NN_INVERT};
 
     (void)state;
     expect_error(
-        (sonde_nn_transform[]){sonde_nn_normalise(1, &good, &good)}, 1,
-        traits_of(SONDE_U8, 1, 4, 4), SONDE_EINVAL,
+        (sonde_nn_transform[]){
+            {.kind = SONDE_NN_NORMALISE, .channels = 1, .mean = {good}, .std = {good}}},
+        1, traits_of(SONDE_U8, 1, 4, 4), SONDE_EINVAL,
         "transform 1 (normalise): works on float32, not on uint8 (expected to_float");
     expect_error(
-        (sonde_nn_transform[]){sonde_nn_to_float(), sonde_nn_normalise(1, &good, &zero)},
+        (sonde_nn_transform[]){
+            {.kind = SONDE_NN_TO_FLOAT},
+            {.kind = SONDE_NN_NORMALISE, .channels = 1, .mean = {good}, .std = {zero}}},
         2, traits_of(SONDE_U8, 1, 4, 4), SONDE_EINVAL, "mean 0.5, std 0");
     expect_error(
-        (sonde_nn_transform[]){sonde_nn_to_float(), sonde_nn_normalise(1, &nan, &good)},
+        (sonde_nn_transform[]){
+            {.kind = SONDE_NN_TO_FLOAT},
+            {.kind = SONDE_NN_NORMALISE, .channels = 1, .mean = {nan}, .std = {good}}},
         2, traits_of(SONDE_U8, 1, 4, 4), SONDE_EINVAL, "mean nan");
-    expect_error(
-        (sonde_nn_transform[]){sonde_nn_to_float(), sonde_nn_normalise(3, many, many)}, 2,
-        traits_of(SONDE_U8, 1, 4, 4), SONDE_ESHAPE, "3 means for 1 channels");
-    expect_error((sonde_nn_transform[]){sonde_nn_to_float(),
-                                        sonde_nn_resize(2, 2, SONDE_NN_BILINEAR)},
+    expect_error((sonde_nn_transform[]){{.kind = SONDE_NN_TO_FLOAT},
+                                        {.kind = SONDE_NN_NORMALISE,
+                                         .channels = 3,
+                                         .mean = {many[0], many[1], many[2]},
+                                         .std = {many[0], many[1], many[2]}}},
+                 2, traits_of(SONDE_U8, 1, 4, 4), SONDE_ESHAPE, "3 means for 1 channels");
+    expect_error((sonde_nn_transform[]){{.kind = SONDE_NN_TO_FLOAT},
+                                        {.kind = SONDE_NN_RESIZE,
+                                         .height = 2,
+                                         .width = 2,
+                                         .filter = SONDE_NN_BILINEAR}},
                  2, traits_of(SONDE_U8, 1, 4, 4), SONDE_EINVAL,
                  "transform 2 (resize): works on bytes, not on float32");
-    expect_error((sonde_nn_transform[]){sonde_nn_resize(0, 2, SONDE_NN_BILINEAR)}, 1,
-                 traits_of(SONDE_U8, 1, 4, 4), SONDE_EINVAL, "0 x 2, padding 0");
-    expect_error((sonde_nn_transform[]){sonde_nn_resize(2, 2, (sonde_nn_filter)9)}, 1,
-                 traits_of(SONDE_U8, 1, 4, 4), SONDE_EINVAL, "filter 9");
-    expect_error((sonde_nn_transform[]){sonde_nn_centre_crop(5, 4)}, 1,
-                 traits_of(SONDE_U8, 1, 4, 4), SONDE_ESHAPE, "5 x 4 out of 4 x 4");
-    expect_error((sonde_nn_transform[]){sonde_nn_greyscale()}, 1,
+    expect_error((sonde_nn_transform[]){{.kind = SONDE_NN_RESIZE,
+                                         .height = 0,
+                                         .width = 2,
+                                         .filter = SONDE_NN_BILINEAR}},
+                 1, traits_of(SONDE_U8, 1, 4, 4), SONDE_EINVAL, "0 x 2, padding 0");
+    expect_error((sonde_nn_transform[]){{.kind = SONDE_NN_RESIZE,
+                                         .height = 2,
+                                         .width = 2,
+                                         .filter = (sonde_nn_filter)9}},
+                 1, traits_of(SONDE_U8, 1, 4, 4), SONDE_EINVAL, "filter 9");
+    expect_error(
+        (sonde_nn_transform[]){{.kind = SONDE_NN_CENTRE_CROP, .height = 5, .width = 4}},
+        1, traits_of(SONDE_U8, 1, 4, 4), SONDE_ESHAPE, "5 x 4 out of 4 x 4");
+    expect_error((sonde_nn_transform[]){{.kind = SONDE_NN_GREYSCALE}}, 1,
                  traits_of(SONDE_U8, 2, 4, 4), SONDE_ESHAPE, "images have 2 channels");
-    expect_error((sonde_nn_transform[]){sonde_nn_invert_if_light(9)}, 1,
-                 traits_of(SONDE_U8, 3, 4, 4), SONDE_ESHAPE, "looks at grey images");
-    expect_error((sonde_nn_transform[]){sonde_nn_invert_if_light(9)}, 1,
-                 traits_of(SONDE_U8, 1, 1, 4), SONDE_ESHAPE, "no pixel (1, 1)");
-    expect_error((sonde_nn_transform[]){sonde_nn_flip(1.5f)}, 1,
+    expect_error(
+        (sonde_nn_transform[]){{.kind = SONDE_NN_INVERT_IF_LIGHT, .threshold = 9}}, 1,
+        traits_of(SONDE_U8, 3, 4, 4), SONDE_ESHAPE, "looks at grey images");
+    expect_error(
+        (sonde_nn_transform[]){{.kind = SONDE_NN_INVERT_IF_LIGHT, .threshold = 9}}, 1,
+        traits_of(SONDE_U8, 1, 1, 4), SONDE_ESHAPE, "no pixel (1, 1)");
+    expect_error((sonde_nn_transform[]){{.kind = SONDE_NN_FLIP, .probability = 1.5f}}, 1,
                  traits_of(SONDE_U8, 1, 1, 4), SONDE_EINVAL, "probability 1.5");
-    expect_error((sonde_nn_transform[]){sonde_nn_flip(0.5f)}, 1, &flat, SONDE_ESHAPE,
-                 "samples have shape (9)");
+    expect_error((sonde_nn_transform[]){{.kind = SONDE_NN_FLIP, .probability = 0.5f}}, 1,
+                 &flat, SONDE_ESHAPE, "samples have shape (9)");
     odd.kind = (sonde_nn_transform_kind)77;
     expect_error(&odd, 1, &flat, SONDE_EINVAL, "unknown kind 77");
     expect_error(&odd, 17, &flat, SONDE_EINVAL, "17 transforms");
@@ -333,7 +362,9 @@ static void impossible_lists_are_refused(void **state)
 static void varied_images_must_be_made_alike(void **state)
 {
     sonde_nn_dataset_traits traits = *traits_of(SONDE_U8, 3, 9, 9);
-    const sonde_nn_transform list[] = {sonde_nn_random_crop(4, 4, 0), sonde_nn_rgb()};
+    const sonde_nn_transform list[] = {
+        {.kind = SONDE_NN_RANDOM_CROP, .height = 4, .width = 4, .padding = 0},
+        {.kind = SONDE_NN_RGB}};
     sonde_nn_sample small = {.shape = {1, 3, 5}};
     sonde_nn_pipeline *pipeline = NULL;
     sonde_diag diag = {0};
@@ -361,7 +392,7 @@ static void varied_images_must_be_made_alike(void **state)
 static sonde_err compose(void *user)
 {
     sonde_nn_pipeline *pipeline = NULL;
-    const sonde_nn_transform list[] = {sonde_nn_to_float()};
+    const sonde_nn_transform list[] = {{.kind = SONDE_NN_TO_FLOAT}};
     const sonde_err err = sonde_nn_pipeline_create(list, 1, user, &pipeline, NULL);
 
     sonde_nn_pipeline_destroy(pipeline);

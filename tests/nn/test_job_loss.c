@@ -273,7 +273,9 @@ static void expect_score(const char *text, double error)
     memset(engine_parameter(model, "fc.bias", NULL), 0, count / 2 * sizeof(float));
     sonde_nn_job_get_info(job)->mean = 0.0F;
     sonde_nn_job_get_info(job)->std = 1.0F;
-    must(sonde_nn_dataset_from_memory(&data, &classes, NULL, &set, &engine_diag));
+    must(sonde_nn_dataset_open(
+        NULL, SONDE_OPTIONS(sonde_nn_dataset, .data = &data, .labels = &classes), &set,
+        &engine_diag));
     must(sonde_nn_evaluator_create_for_job(job, model, set, 0, NULL, &evaluator,
                                            &engine_diag));
     must(sonde_nn_evaluator_run(evaluator, &engine_diag));

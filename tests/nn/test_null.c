@@ -316,7 +316,7 @@ static void numbers_that_cannot_be_are_refused(void **state)
     const float bad[] = {-1.0F, NAN, INFINITY};
     const sonde_nn_rate cycle = {.kind = SONDE_NN_RATE_ONE_CYCLE, .total = 10};
     sonde_nn_optimizer optimizer =
-        sonde_nn_optimizer_default((sonde_nn_optimizer_kind)77);
+        sonde_nn_optimizer_default((sonde_nn_optimizer_kind)77, 0.0F);
 
     (void)state;
     refused(sonde_nn_optimizer_check(&optimizer, &engine_diag));

@@ -188,7 +188,7 @@ static void sgd_follows_its_equations(void **state)
 
 static void adam_follows_its_equations(void **state)
 {
-    sonde_nn_optimizer o = sonde_nn_optimizer_adam(0.01F);
+    sonde_nn_optimizer o = sonde_nn_optimizer_default(SONDE_NN_ADAM, 0.01F);
 
     (void)state;
     o.eps = 1e-4F; /* keeps the quotient of two tiny numbers from magnifying rounding */
@@ -202,7 +202,7 @@ static void adam_follows_its_equations(void **state)
 
 static void adamw_follows_its_equations(void **state)
 {
-    sonde_nn_optimizer o = sonde_nn_optimizer_adamw(0.01F);
+    sonde_nn_optimizer o = sonde_nn_optimizer_default(SONDE_NN_ADAMW, 0.01F);
 
     (void)state;
     o.eps = 1e-4F;
@@ -215,7 +215,7 @@ static void adamw_follows_its_equations(void **state)
 
 static void only_the_learning_rate_may_change(void **state)
 {
-    const sonde_nn_optimizer adam = sonde_nn_optimizer_adam(0.1F);
+    const sonde_nn_optimizer adam = sonde_nn_optimizer_default(SONDE_NN_ADAM, 0.1F);
     sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(0.1F, 0.9F), other = sgd;
     engine_net net;
     sonde_nn_session *session = NULL;
@@ -305,16 +305,16 @@ static void values_out_of_range_are_named(void **state)
     expect_bad(o, "dampening");
     o.dampening = -0.1F;
     expect_bad(o, "dampening");
-    o = sonde_nn_optimizer_adam(0.1F);
+    o = sonde_nn_optimizer_default(SONDE_NN_ADAM, 0.1F);
     o.weight_decay = -1.0F;
     expect_bad(o, "weight_decay");
-    o = sonde_nn_optimizer_adam(0.1F);
+    o = sonde_nn_optimizer_default(SONDE_NN_ADAM, 0.1F);
     o.beta1 = 1.0F;
     expect_bad(o, "beta1");
-    o = sonde_nn_optimizer_adamw(0.1F);
+    o = sonde_nn_optimizer_default(SONDE_NN_ADAMW, 0.1F);
     o.beta2 = -0.1F;
     expect_bad(o, "beta2");
-    o = sonde_nn_optimizer_adamw(0.1F);
+    o = sonde_nn_optimizer_default(SONDE_NN_ADAMW, 0.1F);
     o.eps = NAN;
     expect_bad(o, "eps");
     o.kind = (sonde_nn_optimizer_kind)7;
@@ -323,18 +323,18 @@ static void values_out_of_range_are_named(void **state)
 
 static void a_kind_refuses_parameters_of_others(void **state)
 {
-    sonde_nn_optimizer o = sonde_nn_optimizer_adam(0.1F);
+    sonde_nn_optimizer o = sonde_nn_optimizer_default(SONDE_NN_ADAM, 0.1F);
 
     (void)state;
     for (int kind = SONDE_NN_SGD; kind <= SONDE_NN_LAMB; kind++) {
-        o = sonde_nn_optimizer_default((sonde_nn_optimizer_kind)kind);
+        o = sonde_nn_optimizer_default((sonde_nn_optimizer_kind)kind, 0.0F);
         must(sonde_nn_optimizer_check(&o, &engine_diag));
         o.weight_decay = 0.1F;
         o.clip_norm = 1.0F;
         o.no_bias_decay = true;
         must(sonde_nn_optimizer_check(&o, &engine_diag));
     }
-    o = sonde_nn_optimizer_adam(0.1F);
+    o = sonde_nn_optimizer_default(SONDE_NN_ADAM, 0.1F);
     o.momentum = 0.9F;
     expect_bad(o, "momentum");
     assert_string_equal(engine_diag.found,
@@ -344,16 +344,16 @@ static void a_kind_refuses_parameters_of_others(void **state)
     o = sonde_nn_optimizer_sgd(0.1F, 0.9F);
     o.beta1 = 0.5F;
     expect_bad(o, "beta1");
-    o = sonde_nn_optimizer_rmsprop(0.1F);
+    o = sonde_nn_optimizer_default(SONDE_NN_RMSPROP, 0.1F);
     o.momentum = 0.9F;
     o.centered = o.tf_variant = true;
     must(sonde_nn_optimizer_check(&o, &engine_diag));
     o.nesterov = true;
     expect_bad(o, "nesterov");
-    o = sonde_nn_optimizer_adagrad(0.1F);
+    o = sonde_nn_optimizer_default(SONDE_NN_ADAGRAD, 0.1F);
     o.alpha = 0.5F;
     expect_bad(o, "alpha");
-    o = sonde_nn_optimizer_adamw(0.1F);
+    o = sonde_nn_optimizer_default(SONDE_NN_ADAMW, 0.1F);
     o.max_weight_norm = 1.0F;
     expect_bad(o, "max_weight_norm");
 }
@@ -361,8 +361,8 @@ static void a_kind_refuses_parameters_of_others(void **state)
 static void defaults_are_pytorchs(void **state)
 {
     const sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(0.5F, 0.25F),
-                             adam = sonde_nn_optimizer_adam(0.5F),
-                             adamw = sonde_nn_optimizer_adamw(0.5F);
+                             adam = sonde_nn_optimizer_default(SONDE_NN_ADAM, 0.5F),
+                             adamw = sonde_nn_optimizer_default(SONDE_NN_ADAMW, 0.5F);
 
     (void)state;
     assert_true(sgd.learning_rate == 0.5F && sgd.momentum == 0.25F &&

@@ -92,18 +92,18 @@ static void all_are_pytorchs_after_a_hundred_steps(void **state)
     } rows[] = {
         {"sgd", sonde_nn_optimizer_sgd(0.05F, 0.9F)},
         {"sgd_dampening", sonde_nn_optimizer_sgd(0.05F, 0.8F)},
-        {"adam", sonde_nn_optimizer_adam(0.01F)},
-        {"adamw", sonde_nn_optimizer_adamw(0.01F)},
-        {"adamw_bare", sonde_nn_optimizer_adamw(0.01F)},
-        {"rmsprop", sonde_nn_optimizer_rmsprop(0.01F)},
-        {"rmsprop_centered", sonde_nn_optimizer_rmsprop(0.002F)},
-        {"rmsprop_momentum", sonde_nn_optimizer_rmsprop(0.002F)},
-        {"rmsprop_tf", sonde_nn_optimizer_rmsprop(0.01F)},
-        {"adagrad", sonde_nn_optimizer_adagrad(0.1F)},
-        {"lamb", sonde_nn_optimizer_lamb(0.01F)},
-        {"lamb_plain", sonde_nn_optimizer_lamb(0.01F)},
+        {"adam", sonde_nn_optimizer_default(SONDE_NN_ADAM, 0.01F)},
+        {"adamw", sonde_nn_optimizer_default(SONDE_NN_ADAMW, 0.01F)},
+        {"adamw_bare", sonde_nn_optimizer_default(SONDE_NN_ADAMW, 0.01F)},
+        {"rmsprop", sonde_nn_optimizer_default(SONDE_NN_RMSPROP, 0.01F)},
+        {"rmsprop_centered", sonde_nn_optimizer_default(SONDE_NN_RMSPROP, 0.002F)},
+        {"rmsprop_momentum", sonde_nn_optimizer_default(SONDE_NN_RMSPROP, 0.002F)},
+        {"rmsprop_tf", sonde_nn_optimizer_default(SONDE_NN_RMSPROP, 0.01F)},
+        {"adagrad", sonde_nn_optimizer_default(SONDE_NN_ADAGRAD, 0.1F)},
+        {"lamb", sonde_nn_optimizer_default(SONDE_NN_LAMB, 0.01F)},
+        {"lamb_plain", sonde_nn_optimizer_default(SONDE_NN_LAMB, 0.01F)},
         {"clip_norm", sonde_nn_optimizer_sgd(0.05F, 0.0F)},
-        {"clip_value", sonde_nn_optimizer_adam(0.01F)},
+        {"clip_value", sonde_nn_optimizer_default(SONDE_NN_ADAM, 0.01F)},
         {"clip_both", sonde_nn_optimizer_sgd(0.05F, 0.9F)},
         {"sgd_dampening", sonde_nn_optimizer_sgd(0.05F, 0.8F)},
     };
@@ -193,14 +193,14 @@ static void anchor(sonde_nn_session *session, const char *name)
 /* Two groups against two of PyTorch's, the second with a rate that changes. */
 static void groups_have_numbers_of_their_own(void **state)
 {
-    sonde_nn_optimizer all = sonde_nn_optimizer_adamw(0.01F);
+    sonde_nn_optimizer all = sonde_nn_optimizer_default(SONDE_NN_ADAMW, 0.01F);
     sonde_nn_group group = {.name = "bias", .params = "*.bias"};
     sonde_nn_model *model = line();
     sonde_nn_session *session = NULL;
 
     (void)state;
     all.weight_decay = 0.1F;
-    group.optimizer = sonde_nn_optimizer_adamw(0.05F);
+    group.optimizer = sonde_nn_optimizer_default(SONDE_NN_ADAMW, 0.05F);
     group.optimizer.weight_decay = 0.0F;
     group.optimizer.beta1 = 0.8F;
     group.optimizer.beta2 = 0.99F;
@@ -275,7 +275,7 @@ static void wrong_groups_are_refused(void **state)
     group.optimizer.learning_rate = NAN;
     expect_err(SONDE_EINVAL, sonde_nn_session_add_group(session, &group, &engine_diag));
     expect_line("learning_rate: nan (expected a finite number >= 0)");
-    group.optimizer = sonde_nn_optimizer_adam(0.1F);
+    group.optimizer = sonde_nn_optimizer_default(SONDE_NN_ADAM, 0.1F);
     expect_err(SONDE_EINVAL, sonde_nn_session_add_group(session, &group, &engine_diag));
     expect_line(
         "kind: group 'head' has its own (expected the value of the session's optimiser)");
@@ -359,7 +359,7 @@ static void scaled_steps_are_skipped_by_all_threads(void **state)
 
     (void)state;
     for (int i = 0; i < 3; i++) {
-        sonde_nn_optimizer adam = sonde_nn_optimizer_adam(0.01F);
+        sonde_nn_optimizer adam = sonde_nn_optimizer_default(SONDE_NN_ADAM, 0.01F);
         engine_net net;
         sonde_nn_session *session = NULL;
         sonde_nn_options options;
@@ -447,7 +447,7 @@ static void states_and_norms_have_names(void **state)
     static const char *const names[] = {"Accl1___fc1.weight", "Accl2___fc1.weight",
                                         "Accl3___fc1.weight", "GlobalNorm___default",
                                         "Clipped___fc1.weight"};
-    sonde_nn_optimizer optimizer = sonde_nn_optimizer_rmsprop(0.01F);
+    sonde_nn_optimizer optimizer = sonde_nn_optimizer_default(SONDE_NN_RMSPROP, 0.01F);
     engine_net net;
     engine_sink sink;
     sonde_nn_session *session = NULL;

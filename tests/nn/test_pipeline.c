@@ -74,7 +74,7 @@ static sonde_err attach_when_bad(void *user, const sonde_catalogue *catalogue,
 
 static void open_job(job *j, const how *h)
 {
-    const sonde_nn_optimizer adam = sonde_nn_optimizer_adam(0.01F);
+    const sonde_nn_optimizer adam = sonde_nn_optimizer_default(SONDE_NN_ADAM, 0.01F);
     sonde_nn_options options;
 
     build(&j->net, 6, h->blocks);

@@ -128,7 +128,7 @@ typedef struct how {
 static sonde_nn_session *open_session(const engine_net *net, const how *h, int replicas,
                                       sonde_nn_ranks *with)
 {
-    sonde_nn_optimizer optimizer = sonde_nn_optimizer_adam(0.01F);
+    sonde_nn_optimizer optimizer = sonde_nn_optimizer_default(SONDE_NN_ADAM, 0.01F);
     sonde_nn_session *session = NULL;
     sonde_nn_options options;
 

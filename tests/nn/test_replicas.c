@@ -175,8 +175,9 @@ static void replicas_equal_accumulation(void **state)
     for (size_t i = 0; i < SONDE_COUNT_OF(networks); i++) {
         for (int replicas = 2; replicas <= 5; replicas += 3) {
             how one = {.build = networks[i],
-                       .optimizer = i % 2 == 0 ? sonde_nn_optimizer_sgd(0.05F, 0.9F)
-                                               : sonde_nn_optimizer_adam(0.01F),
+                       .optimizer =
+                           i % 2 == 0 ? sonde_nn_optimizer_sgd(0.05F, 0.9F)
+                                      : sonde_nn_optimizer_default(SONDE_NN_ADAM, 0.01F),
                        .iterations = 2,
                        .accumulation = replicas,
                        .replicas = 1,
@@ -255,7 +256,7 @@ static void observe(const how *h, job *j)
 static void replicas_are_observed_in_one_order(void **state)
 {
     how h = {.build = norm,
-             .optimizer = sonde_nn_optimizer_adam(0.01F),
+             .optimizer = sonde_nn_optimizer_default(SONDE_NN_ADAM, 0.01F),
              .iterations = 2,
              .accumulation = 2,
              .replicas = 3,
@@ -310,7 +311,7 @@ static void what_replicas_share_is_observed_once(void **state)
                 {"bn.running_mean", 6, 7},    {"input", 6, 7},
                 {"fc1_output_0", 6, 7}};
     const how h = {.build = norm,
-                   .optimizer = sonde_nn_optimizer_adam(0.01F),
+                   .optimizer = sonde_nn_optimizer_default(SONDE_NN_ADAM, 0.01F),
                    .iterations = 1,
                    .accumulation = 2,
                    .replicas = 3,
@@ -495,7 +496,7 @@ static void a_resumed_run_equals_an_uninterrupted_one(void **state)
     (void)state;
     for (size_t i = 3; i < SONDE_COUNT_OF(networks); i++) {
         const how h = {.build = networks[i],
-                       .optimizer = sonde_nn_optimizer_adam(0.01F),
+                       .optimizer = sonde_nn_optimizer_default(SONDE_NN_ADAM, 0.01F),
                        .iterations = 2,
                        .accumulation = 2,
                        .replicas = 2,

@@ -72,7 +72,7 @@ static void building_survives_want_of_memory(void **state)
 static sonde_err compile_session(bool training, sonde_sink *sink)
 {
     const sonde_schedule some = {.steps = (const int64_t[]){1, 5}, .step_count = 2};
-    const sonde_nn_optimizer adam = sonde_nn_optimizer_adam(0.1F);
+    const sonde_nn_optimizer adam = sonde_nn_optimizer_default(SONDE_NN_ADAM, 0.1F);
     sonde_nn_session *session = NULL;
     sonde_nn_options options;
     sonde_err err = SONDE_OK;

@@ -114,7 +114,7 @@ static void expect_same_as_calls(engine_builder build, int iterations, int accum
 static void a_loop_is_as_many_calls(void **state)
 {
     const sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(0.1F, 0.9F),
-                             adam = sonde_nn_optimizer_adam(0.01F);
+                             adam = sonde_nn_optimizer_default(SONDE_NN_ADAM, 0.01F);
 
     (void)state;
     expect_same_as_calls(engine_cnn, 3, 1, &sgd);

@@ -158,7 +158,7 @@ static void weights_do_not_know_taps(void **state)
         bare.accumulation = 2;
         looks(bare);
         bare.accumulation = 1;
-        bare.optimizer = sonde_nn_optimizer_adamw(0.01F);
+        bare.optimizer = sonde_nn_optimizer_default(SONDE_NN_ADAMW, 0.01F);
         looks(bare);
         bare.optimizer = sonde_nn_optimizer_sgd(0.1F, 0.0F);
         bare.iterations = 3;
@@ -272,16 +272,16 @@ static void vital_signs_are_those_of_the_values(void **state)
         plan p = bare_plan(i, 17);
 
         expect_true_vitals(&p);
-        p.optimizer = sonde_nn_optimizer_adam(0.01F);
+        p.optimizer = sonde_nn_optimizer_default(SONDE_NN_ADAM, 0.01F);
         expect_true_vitals(&p);
-        p.optimizer = sonde_nn_optimizer_lamb(0.01F);
+        p.optimizer = sonde_nn_optimizer_default(SONDE_NN_LAMB, 0.01F);
         expect_true_vitals(&p);
-        p.optimizer = sonde_nn_optimizer_adagrad(0.01F);
+        p.optimizer = sonde_nn_optimizer_default(SONDE_NN_ADAGRAD, 0.01F);
         expect_true_vitals(&p);
-        p.optimizer = sonde_nn_optimizer_rmsprop(0.01F);
+        p.optimizer = sonde_nn_optimizer_default(SONDE_NN_RMSPROP, 0.01F);
         p.optimizer.momentum = 0.5F;
         expect_true_vitals(&p);
-        p.optimizer = sonde_nn_optimizer_adam(0.01F);
+        p.optimizer = sonde_nn_optimizer_default(SONDE_NN_ADAM, 0.01F);
         p.accumulation = 3;
         p.iterations = 2;
         expect_true_vitals(&p);

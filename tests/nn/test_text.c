@@ -23,14 +23,15 @@ static void write_text(const char *path, const char *text)
 
 static void samples_follow_one_another(void **state)
 {
-    sonde_nn_text_options options = {.size = sizeof options, .length = 4};
+    sonde_nn_dataset_options options = {
+        .size = sizeof options, .kind = SONDE_NN_DATA_TEXT, .length = 4};
     const sonde_nn_dataset_traits *traits = NULL;
     sonde_nn_dataset *set = NULL;
     sonde_nn_sample sample;
 
     (void)state;
     write_text(data_path("a.txt"), "abcdefghijklmnopqrst"); /* 18 and 2 */
-    must(sonde_nn_dataset_open_text(data_path("a.txt"), &options, &set, &engine_diag));
+    must(sonde_nn_dataset_open(data_path("a.txt"), &options, &set, &engine_diag));
     traits = sonde_nn_dataset_get_traits(set);
     assert_int_equal(traits->count, 4);
     assert_int_equal(traits->dtype, SONDE_I64);
@@ -44,36 +45,46 @@ static void samples_follow_one_another(void **state)
     assert_int_equal(sonde_nn_dataset_label(set, 3), 'n');
     sonde_nn_dataset_destroy(set);
     options.split = SONDE_NN_TEST;
-    expect_err(SONDE_ERANGE, sonde_nn_dataset_open_text(data_path("a.txt"), &options,
-                                                        &set, &engine_diag));
+    expect_err(SONDE_ERANGE,
+               sonde_nn_dataset_open(data_path("a.txt"), &options, &set, &engine_diag));
     options.test_share = 0.5;
-    must(sonde_nn_dataset_open_text(data_path("a.txt"), &options, &set, &engine_diag));
+    must(sonde_nn_dataset_open(data_path("a.txt"), &options, &set, &engine_diag));
     must(sonde_nn_dataset_get(set, 0, NULL, &sample, &engine_diag));
     assert_int_equal(((const int64_t *)sample.data)[0], 'k');
     sonde_nn_dataset_destroy(set);
 }
 
+/* Text that the grammar draws. */
+static sonde_err draw(sonde_nn_dataset **out, uint64_t seed, int64_t bytes,
+                      int64_t length)
+{
+    return sonde_nn_dataset_open(
+        NULL,
+        SONDE_OPTIONS(sonde_nn_dataset, .kind = SONDE_NN_DATA_TEXT_SYNTH, .seed = seed,
+                      .count = bytes, .length = length),
+        out, &engine_diag);
+}
+
 static void mistakes_are_told(void **state)
 {
-    sonde_nn_text_options options = {.size = sizeof options, .length = 0};
+    sonde_nn_dataset_options options = {
+        .size = sizeof options, .kind = SONDE_NN_DATA_TEXT, .length = 0};
     sonde_nn_dataset *set = NULL;
 
     (void)state;
     write_text(data_path("b.txt"), "abc");
-    expect_err(SONDE_EINVAL, sonde_nn_dataset_open_text(data_path("b.txt"), &options,
-                                                        &set, &engine_diag));
+    expect_err(SONDE_EINVAL,
+               sonde_nn_dataset_open(data_path("b.txt"), &options, &set, &engine_diag));
     expect_line("length: 0 tokens a sample (expected 1 to 1048576)");
-    expect_err(SONDE_EINVAL,
-               sonde_nn_dataset_draw_text(1, 100, &options, &set, &engine_diag));
+    expect_err(SONDE_EINVAL, draw(&set, 1, 100, 0));
     options.length = 4;
-    expect_err(SONDE_EINVAL,
-               sonde_nn_dataset_draw_text(1, 0, &options, &set, &engine_diag));
+    expect_err(SONDE_EINVAL, draw(&set, 1, 0, 4));
     options.test_share = 1.0;
-    expect_err(SONDE_EINVAL, sonde_nn_dataset_open_text(data_path("b.txt"), &options,
-                                                        &set, &engine_diag));
+    expect_err(SONDE_EINVAL,
+               sonde_nn_dataset_open(data_path("b.txt"), &options, &set, &engine_diag));
     options.test_share = (double)NAN;
-    expect_err(SONDE_EINVAL, sonde_nn_dataset_open_text(data_path("b.txt"), &options,
-                                                        &set, &engine_diag));
+    expect_err(SONDE_EINVAL,
+               sonde_nn_dataset_open(data_path("b.txt"), &options, &set, &engine_diag));
 }
 
 /* Bits a byte of the frequencies alone. */
@@ -99,13 +110,12 @@ static double entropy_of(const sonde_nn_dataset *set)
 
 static void a_text_is_drawn_from_its_seed(void **state)
 {
-    const sonde_nn_text_options options = {.size = sizeof options, .length = 64};
     sonde_nn_dataset *sets[3];
     sonde_nn_sample a, b;
 
     (void)state;
     for (uint64_t i = 0; i < 3; i++) {
-        must(sonde_nn_dataset_draw_text(i / 2, 50000, &options, &sets[i], &engine_diag));
+        must(draw(&sets[i], i / 2, 50000, 64));
     }
     must(sonde_nn_dataset_get(sets[0], 500, NULL, &a, &engine_diag));
     must(sonde_nn_dataset_get(sets[1], 500, NULL, &b, &engine_diag));
@@ -120,9 +130,10 @@ static void a_text_is_drawn_from_its_seed(void **state)
 
 static sonde_err open_text(void *user)
 {
-    const sonde_nn_text_options options = {.size = sizeof options, .length = 2};
+    const sonde_nn_dataset_options options = {
+        .size = sizeof options, .kind = SONDE_NN_DATA_TEXT, .length = 2};
     sonde_nn_dataset *set = NULL;
-    const sonde_err err = sonde_nn_dataset_open_text(user, &options, &set, NULL);
+    const sonde_err err = sonde_nn_dataset_open(user, &options, &set, NULL);
 
     sonde_nn_dataset_destroy(set);
     return err;
@@ -130,9 +141,8 @@ static sonde_err open_text(void *user)
 
 static sonde_err draw_text(void *user)
 {
-    const sonde_nn_text_options options = {.size = sizeof options, .length = 2};
     sonde_nn_dataset *set = NULL;
-    const sonde_err err = sonde_nn_dataset_draw_text(1, 200, &options, &set, NULL);
+    const sonde_err err = draw(&set, 1, 200, 2);
 
     (void)user;
     sonde_nn_dataset_destroy(set);
@@ -150,7 +160,8 @@ static void every_allocation_may_fail(void **state)
 /* A folder with a file for each split, and a folder with one for both. */
 static void folders_hold_texts(void **state)
 {
-    sonde_nn_text_options options = {.size = sizeof options, .length = 2};
+    sonde_nn_dataset_options options = {
+        .size = sizeof options, .kind = SONDE_NN_DATA_TEXT, .length = 2};
     sonde_nn_dataset *set = NULL;
 
     (void)state;
@@ -158,18 +169,18 @@ static void folders_hold_texts(void **state)
     assert_int_equal(mkdir(data_path("whole"), 0700), 0);
     write_text(data_path("split/train.txt"), "abcdefgh");
     write_text(data_path("whole/input.txt"), "abcdefghijklmnopqrstuvwxyzabcd");
-    must(sonde_nn_dataset_open_text(data_path("split"), &options, &set, &engine_diag));
+    must(sonde_nn_dataset_open(data_path("split"), &options, &set, &engine_diag));
     assert_int_equal(sonde_nn_dataset_get_traits(set)->count, 3); /* all of it */
     sonde_nn_dataset_destroy(set);
-    must(sonde_nn_dataset_open_text(data_path("whole"), &options, &set, &engine_diag));
+    must(sonde_nn_dataset_open(data_path("whole"), &options, &set, &engine_diag));
     assert_int_equal(sonde_nn_dataset_get_traits(set)->count, 13); /* 27 bytes */
     sonde_nn_dataset_destroy(set);
     options.split = SONDE_NN_TEST;
-    must(sonde_nn_dataset_open_text(data_path("whole"), &options, &set, &engine_diag));
+    must(sonde_nn_dataset_open(data_path("whole"), &options, &set, &engine_diag));
     assert_int_equal(sonde_nn_dataset_get_traits(set)->count, 1); /* 3 bytes */
     sonde_nn_dataset_destroy(set);
-    expect_err(SONDE_ENOTFOUND, sonde_nn_dataset_open_text(data_path("split"), &options,
-                                                           &set, &engine_diag));
+    expect_err(SONDE_ENOTFOUND,
+               sonde_nn_dataset_open(data_path("split"), &options, &set, &engine_diag));
 }
 
 /* --- a language model ------------------------------------------------------------------- */

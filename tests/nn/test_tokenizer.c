@@ -30,6 +30,14 @@ static sonde_nn_tokenizer *open_golden(const char *name)
     return tok;
 }
 
+static void save_tokenizer(const sonde_nn_tokenizer *tok, const char *path)
+{
+    size_t size = 0;
+    const char *json = sonde_nn_tokenizer_json(tok, &size);
+
+    data_write(path, json, size);
+}
+
 /* A vocabulary of so many tokens of the corpus. */
 static sonde_nn_tokenizer *train(int64_t vocabulary)
 {
@@ -108,7 +116,7 @@ static void a_vocabulary_is_learnt(void **state)
     (void)state;
     assert_int_equal(sonde_nn_tokenizer_size(tok), 384);
     expect_tokens(tok, "plain", 2);
-    must(sonde_nn_tokenizer_save(tok, data_path("own.json"), &engine_diag));
+    save_tokenizer(tok, data_path("own.json"));
     must(sonde_nn_tokenizer_open(data_path("own.json"), &again, &engine_diag));
     expect_tokens(again, "plain", 1);
     for (int64_t i = 0; i < 384; i++) {
@@ -149,7 +157,7 @@ static void any_bytes_come_back(void **state)
         place += size;
     }
     assert_int_equal(place, sizeof text);
-    must(sonde_nn_tokenizer_save(tok, data_path("again.json"), &engine_diag));
+    save_tokenizer(tok, data_path("again.json"));
     must(sonde_nn_tokenizer_open(data_path("again.json"), &again, &engine_diag));
     expect_tokens(again, "special", 1);
     sonde_nn_tokenizer_destroy(again);
@@ -160,27 +168,19 @@ static void any_bytes_come_back(void **state)
 static void a_text_is_a_file(void **state)
 {
     sonde_nn_tokenizer *tok = train(300), *again = NULL;
-    char *text = NULL, *other = NULL;
     size_t size = 0, other_size = 0;
-    FILE *stream = open_memstream(&text, &size);
+    const char *text = sonde_nn_tokenizer_json(tok, &size);
 
     (void)state;
-    assert_non_null(stream);
-    must(sonde_nn_tokenizer_print(tok, stream, &engine_diag));
-    assert_int_equal(fclose(stream), 0);
     must(sonde_nn_tokenizer_parse(text, size, &again, &engine_diag));
-    stream = open_memstream(&other, &other_size);
-    assert_non_null(stream);
-    must(sonde_nn_tokenizer_print(again, stream, &engine_diag));
-    assert_int_equal(fclose(stream), 0);
+    const char *other = sonde_nn_tokenizer_json(again, &other_size);
+
     assert_int_equal(size, other_size);
     assert_memory_equal(text, other, size);
     expect_err(SONDE_EFORMAT,
                sonde_nn_tokenizer_parse(text, size / 2, &again, &engine_diag));
     sonde_nn_tokenizer_destroy(tok);
     sonde_nn_tokenizer_destroy(again);
-    free(text);
-    free(other);
 }
 
 /* --- mistakes ------------------------------------------------------------------------- */

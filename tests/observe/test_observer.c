@@ -5,7 +5,7 @@
 #include "base/random.h"
 
 #include "observe/memory_sink.h"
-#include "tensor/hash.h"
+#include "tensor/reduction.h"
 
 #include <sonde/log.h>
 

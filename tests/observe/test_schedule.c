@@ -191,19 +191,6 @@ static void bad_schedules_name_the_key(void **state)
                    "steps: 2 steps at NULL (expected a list)");
 }
 
-static void forms_of_evidence_have_names(void **state)
-{
-    (void)state;
-    for (int form = 0; form < SONDE_FORM_COUNT; form++) {
-        assert_non_null(sonde_form_name(form));
-        assert_true((SONDE_HOW_ALL >> form & 1) != 0);
-    }
-    assert_int_equal(SONDE_HOW_ALL >> SONDE_FORM_COUNT, 0);
-    assert_string_equal(sonde_form_name(SONDE_FORM_NORMS), "norms");
-    assert_null(sonde_form_name(-1));
-    assert_null(sonde_form_name(SONDE_FORM_COUNT));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -212,7 +199,6 @@ int main(void)
         cmocka_unit_test(joined_schedules_serve_both),
         cmocka_unit_test(the_far_end_does_not_overflow),
         cmocka_unit_test(bad_schedules_name_the_key),
-        cmocka_unit_test(forms_of_evidence_have_names),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,7 +5,7 @@
 #include "record/run_dir.h"
 #include "base/random.h"
 
-#include "record/compress.h"
+#include "record/record_tensors.h"
 
 enum { FLOATS = 20000, STEPS = 150 };
 

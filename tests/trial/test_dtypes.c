@@ -111,18 +111,19 @@ static void values_for_numpy(void **state)
     sonde_trial *trial = recorded();
     size_t size = 0;
     unsigned char *npz = exported(trial, SONDE_EXPORT_NPZ, false, &size);
-    const unsigned char *at = npz;
 
     (void)state;
     for (int d = 0; d < DTYPES; d++) {
-        const unsigned char *head = memmem(at, size - (size_t)(at - npz), "\x93NUMPY", 6);
+        const char *name = sonde_dtype_name(dtypes[d]);
+        const unsigned char *at = memmem(npz, size, name, strlen(name)), *head = NULL;
         size_t length = 0;
 
+        assert_non_null(at);
+        head = memmem(at, size - (size_t)(at - npz), "\x93NUMPY", 6);
         assert_non_null(head);
         length = 10 + head[8] + 256U * head[9];
         assert_non_null(memmem(head, length, wanted[d].type, strlen(wanted[d].type)));
         assert_memory_equal(head + length, elements[d], wanted[d].bytes);
-        at = head + length;
     }
     free(npz);
     sonde_trial_close(trial);

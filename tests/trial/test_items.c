@@ -136,7 +136,7 @@ static void items_are_found_as_in_a_list(void **state)
 
         all.count = 0;
         sonde__trial_steps_init(&steps);
-        sonde__trial_items_init(&items, SONDE__VITALS);
+        sonde__trial_items_init(&items, SONDE_FORM_VITALS);
         while (all.count < 1500) {
             global = next_step((int)(seed % 3), seed, global);
             add(&steps, &items, seed, global);

@@ -149,7 +149,7 @@ static void what_is_not_there_is_said(void **state)
     assert_int_equal(sonde_trial_reduce(trial, SONDE_F32, &at, &median, &value, &diag),
                      SONDE_ENOTFOUND);
     assert_string_equal(diag.found, "no raw value of 'float32' at train step 1");
-    assert_string_equal(diag.expected, "its vital signs, which are there");
+    assert_string_equal(diag.expected, "its vital signs, saved there");
     at.step = 2;
     assert_int_equal(sonde_trial_reduce(trial, SONDE_F32, &at, &prod, &value, NULL),
                      SONDE_ENOTFOUND);

@@ -2,9 +2,13 @@
  * dataset.h - labelled samples by index.
  *
  * A data set maps 0 ... count - 1 to a sample (an array of uint8 or float32) and a label.
- * It comes from a pair of IDX files, a folder of images with one sub-folder a class, an
- * image file, arrays in memory, or a larger set that it is a part of. Two public sets and
- * a synthetic one are found by name. Opening reports all faults: truncated and foreign
+ * It comes from files of the kinds below, arrays in memory, or a larger set that it is a
+ * part of:
+ *
+ *     sonde_nn_dataset_open("train.npz", NULL, &set, &diag);
+ *     sonde_nn_dataset_open(NULL, SONDE_OPTIONS(sonde_nn_dataset, .name = "mnist"), &set, &diag);
+ *
+ * Opening reports all faults: truncated and foreign
  * files, different counts, labels out of range, bad image headers. Only the pixels of
  * images in a folder are read later, sample by sample.
  *
@@ -53,6 +57,7 @@ typedef struct sonde_nn_dataset_traits {
     sonde_nn_field fields[SONDE_NN_FIELDS]; /* field_count entries */
     bool has_target; /* the last field is the target; then there are no labels */
     bool ready;      /* no pixels: a job's mean and std do not apply to the data */
+    size_t scratch;  /* bytes that get needs; 0: all samples are in memory */
 } sonde_nn_dataset_traits;
 
 typedef struct sonde_nn_sample {
@@ -65,186 +70,160 @@ typedef struct sonde_nn_sample {
 
 /* --- opening ------------------------------------------------------------------------ */
 
-/* Zero fields are derived from the data. Strings are copied. */
+typedef enum sonde_nn_data_kind {
+    /* By the path: a table, arrays, an image, or a folder of images; without a path, NAMED
+     * or MEMORY. */
+    SONDE_NN_DATA_ANY = 0,
+
+    /*
+     * A set by name: "fashion-mnist", "mnist", or "fashion-synth" (drawn by sonde_nn_synth).
+     * Its files, train-images-idx3-ubyte and so on with or without .gz, are searched in
+     *     path and path/<name>                 if there is a path, and only there
+     *     $SONDE_DATA and $SONDE_DATA/<name>   if set
+     *     the cache, see sonde_nn_data_cache
+     * SONDE_ENOTFOUND: diag lists the places and the commands that help, or the nearest
+     * known name.
+     */
+    SONDE_NN_DATA_NAMED = 1,
+
+    /*
+     * A pair of IDX files, plain or gzipped: path has images (N, ...) with one to three
+     * dimensions a sample, label_path labels (N) of any integer dtype. uint8 is kept, all
+     * other dtypes become float32. SONDE_ESHAPE: the counts differ. SONDE_ERANGE: a label
+     * out of range (index, value and range in diag). Cost: both arrays are read into memory.
+     */
+    SONDE_NN_DATA_IDX = 2,
+
+    /*
+     * A folder whose sub-folders are the classes, sorted by name, with *.png, *.jpg and
+     * *.jpeg files, sorted by name. Hidden and other files are skipped. Opening reads the
+     * headers of all images; get reads and decodes one image.
+     */
+    SONDE_NN_DATA_FOLDER = 3,
+
+    /*
+     * The folder train or test in path, each as FOLDER. The classes are the sub-folders of
+     * both, sorted by name, so that a label has one meaning; a class may be missing in one
+     * of them. SONDE_ENOTFOUND: path has no such folder.
+     */
+    SONDE_NN_DATA_SPLIT = 4,
+
+    /* One PNG or JPEG file: one sample without a label, decoded at once. */
+    SONDE_NN_DATA_IMAGE = 5,
+
+    /*
+     * Text, plain or gzipped, as tokens, bytes or those of a tokenizer, packed: sample i
+     * holds length int64 tokens that follow those of sample i - 1, and as labels the token
+     * after each. path is a file that holds both splits, or a folder with train.txt and
+     * test.txt, or with input.txt, which holds both. The classes are the tokens.
+     * SONDE_ERANGE: too short for one sample. SONDE_ENOTFOUND: the folder has no such file.
+     * Cost: 8 bytes of memory a byte of text.
+     */
+    SONDE_NN_DATA_TEXT = 6,
+
+    /* The same over `count` bytes (1 to 2^28) of sentences that a grammar draws from the
+     * seed: a stand-in for text, of about 4.1 bits a byte by frequencies alone. */
+    SONDE_NN_DATA_TEXT_SYNTH = 7,
+
+    /*
+     * Arrays by name: a file .npz, .npy or .safetensors, a folder of .npy files, or a folder
+     * with train.npz and test.npz (or .safetensors). Of an array x the splits are x_train
+     * and x_test, or train_x and test_x; without them, the test set is drawn. Data that is
+     * uint8 stays so (pixels), all other becomes float32, or int64 if it is ids; (N) is one
+     * number a sample. A target of classes is integers, (N), or (N, T) for a class at each
+     * of T positions; numbers are the last field. Nothing is unpickled. SONDE_ENOTFOUND: no
+     * such array; diag lists those that there are. SONDE_ESHAPE: the counts differ.
+     * SONDE_EDTYPE: classes that are not integers. Cost: files are mapped; arrays that are
+     * packed, unaligned, in Fortran's order or of another dtype are copied.
+     */
+    SONDE_NN_DATA_ARRAYS = 8,
+
+    /*
+     * A table in CSV (RFC 4180, UTF-8, a point in numbers; .tsv has tabs; either gzipped)
+     * whose first line names the columns, or in Parquet, or a folder with train.csv and
+     * test.csv. Samples are (F) float32. A column of numbers is one of the F, brought to mean
+     * 0 and spread 1; a column with other texts is categories, a 0 or 1 for each, in order of
+     * their bytes. Means, spreads and categories are those of the training rows. A missing
+     * number (an empty cell, NA, N/A, NaN, nan, null, NULL, None, ?) is the mean; a missing
+     * category, or one that the training rows lack, is all zeros. Classes are whole numbers
+     * from 0, or texts, which then name them; numbers are a field (N, 1). Columns without a
+     * name are left out. SONDE_EFORMAT: text that is no CSV, a line of another length, a
+     * missing target (diag has line and column). SONDE_ENOTFOUND: no such column; diag lists
+     * those that there are. SONDE_ERANGE: more than 256 categories. Cost: the file in memory,
+     * and 8 bytes a cell while it is read.
+     *
+     * Python reads Apache Parquet (.parquet), with the package pyarrow: booleans, numbers,
+     * decimals, dates and times are numbers, strings categories, NaN and null missing; nested
+     * columns are left out, with a warning. SONDE_ENOTFOUND: no Python, or no pyarrow.
+     */
+    SONDE_NN_DATA_TABLE = 9,
+
+    /* Contiguous arrays in memory, borrowed until destroy: data (N, ...) of uint8 or float32
+     * with one to three dimensions a sample (two: an image, shape (1, H, W)), labels (N) of
+     * int64 or NULL. Errors as of IDX. */
+    SONDE_NN_DATA_MEMORY = 10,
+
+    /*
+     * Synthetic data, to time a network: `count` samples (1 to 2^24) of standard normal
+     * numbers, ids and labels that are all equally likely, by the seed. SONDE_ERANGE,
+     * SONDE_ESHAPE, SONDE_EINVAL: options out of range. Cost: all samples are in memory.
+     */
+    SONDE_NN_DATA_SYNTH = 11
+} sonde_nn_data_kind;
+
+/* Fields that the kind has no use for are ignored. Zero fields are defaults. Strings and
+ * arrays are borrowed for the call. */
 typedef struct sonde_nn_dataset_options {
-    size_t size;                    /* sizeof(sonde_nn_dataset_options) */
+    size_t size; /* sizeof(sonde_nn_dataset_options) */
+    sonde_nn_data_kind kind;
+    sonde_nn_split split;
+    double
+        test_share; /* TEXT, ARRAYS, TABLE that are not split: of the samples; 0: a tenth.
+                        * Of a text it is the end; other samples are drawn by the seed */
+    uint64_t seed;
+
+    /* NAMED, IDX, MEMORY */
+    const char *name;
+    const char *label_path; /* NULL: no labels */
+    const sonde_view *data, *labels;
     int64_t classes;                /* labels must be below; 0: the largest label + 1 */
-    const char *const *class_names; /* classes entries */
+    const char *const *class_names; /* classes entries, or NULL */
+
+    /* ARRAYS, TABLE */
+    const char *const
+        *inputs;        /* input_count names of arrays or columns; the first array is
+                                * the data */
+    size_t input_count; /* 0: x, X, data, input, inputs, images, image or features; of
+                                * a table all columns but the target */
+    bool ids[SONDE_NN_FIELDS]; /* that array becomes int64, else float32 */
+    const char
+        *target;   /* NULL: y, Y, target, targets, label, labels or class; "": none */
+    bool numbers;  /* the target is float32 numbers, not classes; of SYNTH too */
+    bool matrices; /* samples (H, W) stay so; else they become (1, H, W) */
+    bool no_standardize; /* numbers of a table stay as they are */
+
+    /* TEXT, TEXT_SYNTH */
+    int64_t length;                      /* tokens a sample; 1 to 2^20 */
+    const sonde_nn_tokenizer *tokenizer; /* NULL: bytes */
+
+    /* SYNTH, TEXT_SYNTH */
+    int64_t count;
+    size_t field_count;                     /* at least 1; the first is the data */
+    sonde_nn_field fields[SONDE_NN_FIELDS]; /* inputs to draw */
+    sonde_nn_field
+        target_field; /* shape of labels, rank 0 for one a sample, or of numbers */
+    int64_t id_count; /* int64 inputs are 0 ... id_count - 1; 0: 1. Labels are 0 ...
+                                  * classes - 1; classes 0: there are none */
 } sonde_nn_dataset_options;
 
-/*
- * A pair of IDX files, plain or gzipped: images (N, ...) with one to three dimensions a
- * sample, labels (N) of any integer dtype. labels and options may be NULL. uint8 is kept,
- * all other dtypes become float32. SONDE_ESHAPE: the counts differ. SONDE_ERANGE: a label
- * out of range (index, value and range in diag).
- * Cost: both arrays are read into memory.
- */
-SONDE_API SONDE_CHECKED sonde_err sonde_nn_dataset_open_idx(
-    const char *images, const char *labels, const sonde_nn_dataset_options *options,
-    sonde_nn_dataset **out, sonde_diag *diag);
-
-/*
- * A folder whose sub-folders are the classes, sorted by name, with *.png, *.jpg and
- * *.jpeg files, sorted by name. Hidden and other files are skipped. Opening reads the
- * headers of all images; get reads and decodes one image.
- */
-SONDE_API SONDE_CHECKED sonde_err sonde_nn_dataset_open_folder(const char *path,
-                                                               sonde_nn_dataset **out,
-                                                               sonde_diag *diag);
-
-/*
- * The folder train or test in path, each as open_folder takes it. The classes are the
- * sub-folders of both, sorted by name, so that a label has one meaning; a class may be
- * missing in one of them. SONDE_ENOTFOUND: path has no such folder.
- */
-SONDE_API SONDE_CHECKED sonde_err sonde_nn_dataset_open_split(const char *path,
-                                                              sonde_nn_split split,
-                                                              sonde_nn_dataset **out,
-                                                              sonde_diag *diag);
-/* Whether path has that folder. */
-SONDE_API bool sonde_nn_dataset_has_split(const char *path, sonde_nn_split split);
-
-/* One PNG or JPEG file: one sample without a label, decoded at once. */
-SONDE_API SONDE_CHECKED sonde_err sonde_nn_dataset_open_image(const char *path,
-                                                              sonde_nn_dataset **out,
-                                                              sonde_diag *diag);
-
-/*
- * Contiguous arrays in memory, borrowed until destroy: data (N, ...) of uint8 or float32
- * with one to three dimensions a sample (two: an image, shape (1, H, W)), labels (N) of
- * int64 or NULL. Errors as in open_idx.
- */
-SONDE_API SONDE_CHECKED sonde_err sonde_nn_dataset_from_memory(
-    const sonde_view *data, const sonde_view *labels,
-    const sonde_nn_dataset_options *options, sonde_nn_dataset **out, sonde_diag *diag);
-
-/* Zero fields are defaults, but for length. */
-typedef struct sonde_nn_text_options {
-    size_t size;                         /* sizeof(sonde_nn_text_options) */
-    int64_t length;                      /* tokens a sample; 1 to 2^20 */
-    sonde_nn_split split;                /* of a text that holds both */
-    double test_share;                   /* of it, at its end; 0: a tenth */
-    const sonde_nn_tokenizer *tokenizer; /* borrowed for the call; NULL: bytes */
-} sonde_nn_text_options;
-
-/*
- * Text, plain or gzipped, as tokens, bytes or those of a tokenizer, packed: sample i holds length int64 tokens that follow
- * those of sample i - 1, and as labels the token after each. path is a file that holds
- * both splits, or a folder with train.txt and test.txt, or with input.txt, which holds
- * both. The classes are the tokens. SONDE_ERANGE: too short for one sample.
- * SONDE_ENOTFOUND: the folder has no such file. Cost: 8 bytes of memory a byte of text.
- */
+/* path: of a file or folder; NULL for kinds that need none. options may be NULL. */
 SONDE_API SONDE_CHECKED sonde_err
-sonde_nn_dataset_open_text(const char *path, const sonde_nn_text_options *options,
-                           sonde_nn_dataset **out, sonde_diag *diag);
-/* The same over so many bytes (1 to 2^28) of sentences that a grammar draws from the seed:
- * a stand-in for text, of about 4.1 bits a byte by frequencies alone. */
-SONDE_API SONDE_CHECKED sonde_err sonde_nn_dataset_draw_text(
-    uint64_t seed, int64_t bytes, const sonde_nn_text_options *options,
-    sonde_nn_dataset **out, sonde_diag *diag);
+sonde_nn_dataset_open(const char *path, const sonde_nn_dataset_options *options,
+                      sonde_nn_dataset **out, sonde_diag *diag);
+/* What a path is by its ending, and a folder by its files: ARRAYS, TABLE, IMAGE, SPLIT or
+ * FOLDER; ANY: something else, or nothing. */
+SONDE_API sonde_nn_data_kind sonde_nn_data_kind_at(const char *path);
 
-/* Zero fields are defaults. Strings are borrowed for the call. */
-typedef struct sonde_nn_arrays_options {
-    size_t size;                         /* sizeof(sonde_nn_arrays_options) */
-    const char *inputs[SONDE_NN_FIELDS]; /* names of arrays; the first is the data */
-    size_t input_count; /* 0: x, X, data, input, inputs, images, image or features */
-    bool ids[SONDE_NN_FIELDS]; /* that input becomes int64, else float32 */
-    const char *target; /* NULL: y, Y, target, targets, label or labels; "": none */
-    bool numbers;       /* the target is float32 numbers, not classes */
-    bool matrices;      /* samples (H, W) stay so; else they become (1, H, W) */
-    sonde_nn_split split;
-    double test_share; /* of samples that are not split, drawn by seed; 0: a tenth */
-    uint64_t seed;
-} sonde_nn_arrays_options;
-
-/*
- * Arrays by name: a file .npz, .npy or .safetensors, a folder of .npy files, or a folder
- * with train.npz and test.npz (or .safetensors). Of an array x the splits are x_train and
- * x_test, or train_x and test_x; without them, the test set is drawn. Data that is uint8
- * stays so (pixels), all other becomes float32, or int64 if it is ids; (N) is one number a
- * sample. A target of classes is integers, (N), or (N, T) for a class at each of T positions;
- * numbers are the last field. Nothing is unpickled. SONDE_ENOTFOUND: no such array; diag
- * lists those that there are. SONDE_ESHAPE: the counts differ. SONDE_EDTYPE: classes that
- * are not integers. Cost: files are mapped; arrays that are packed, unaligned, in Fortran's
- * order or of another dtype are copied.
- */
-SONDE_API SONDE_CHECKED sonde_err
-sonde_nn_dataset_open_arrays(const char *path, const sonde_nn_arrays_options *options,
-                             sonde_nn_dataset **out, sonde_diag *diag);
-/* Whether path is a file of arrays by its ending, or a folder with such files. */
-SONDE_API bool sonde_nn_dataset_is_arrays(const char *path);
-
-/* Zero fields are defaults. Strings are borrowed for the call. */
-typedef struct sonde_nn_table_options {
-    size_t size;               /* sizeof(sonde_nn_table_options) */
-    const char *const *inputs; /* input_count names of columns; 0: all but the target */
-    size_t input_count;
-    const char *target;  /* NULL: y, Y, target, label or class; "": none */
-    bool numbers;        /* the target is numbers, not classes */
-    bool no_standardise; /* numbers stay as they are */
-    sonde_nn_split split;
-    double test_share; /* of the rows, drawn by seed; 0: a tenth */
-    uint64_t seed;
-} sonde_nn_table_options;
-
-/*
- * A table in CSV (RFC 4180, UTF-8, a point in numbers; .tsv has tabs; either gzipped) whose
- * first line names the columns, or in Parquet, or a folder with train.csv and test.csv.
- * Samples are (F) float32. A column of numbers is one of the F, brought to mean 0 and spread 1; a column
- * with other texts is categories, a 0 or 1 for each, in order of their bytes. Means, spreads
- * and categories are those of the training rows. A missing number (an empty cell, NA, N/A,
- * NaN, nan, null, NULL, None, ?) is the mean; a missing category, or one that the training
- * rows lack, is all zeros. Classes are whole numbers from 0, or texts, which then name them;
- * numbers are a field (N, 1). Columns without a name are left out. SONDE_EFORMAT: text
- * that is no CSV, a line of another length, a missing target (diag has line and column).
- * SONDE_ENOTFOUND: no such column; diag lists those that there are. SONDE_ERANGE: more than
- * 256 categories. Cost: the file in memory, and 8 bytes a cell while it is read.
- *
- * Python reads Apache Parquet (.parquet), with the package pyarrow: booleans, numbers,
- * decimals, dates and times are numbers, strings categories, NaN and null missing; nested
- * columns are left out, with a warning. SONDE_ENOTFOUND: no Python, or no pyarrow.
- */
-SONDE_API SONDE_CHECKED sonde_err
-sonde_nn_dataset_open_table(const char *path, const sonde_nn_table_options *options,
-                            sonde_nn_dataset **out, sonde_diag *diag);
-/* Whether path is a table by its ending, or a folder with train.csv or the like. */
-SONDE_API bool sonde_nn_dataset_is_table(const char *path);
-
-/* Zero fields are defaults, but for count and inputs. Strings are borrowed for the call. */
-typedef struct sonde_nn_draw_options {
-    size_t size;                            /* sizeof(sonde_nn_draw_options) */
-    int64_t count;                          /* samples; 1 to 2^24 */
-    size_t input_count;                     /* at least 1 */
-    sonde_nn_field inputs[SONDE_NN_FIELDS]; /* the first is the data */
-    int64_t ids;                            /* of int64 inputs: 0 ... ids - 1; 0: 1 */
-    int64_t classes;       /* labels are 0 ... classes - 1; 0: there are none */
-    sonde_nn_field target; /* shape of labels, rank 0 for one a sample, or of numbers */
-    bool numbers;          /* the target is numbers */
-    uint64_t seed;
-} sonde_nn_draw_options;
-
-/*
- * Synthetic data, to time a network: standard normal numbers, ids and labels that are all
- * equally likely, by the seed. SONDE_ERANGE, SONDE_ESHAPE, SONDE_EINVAL: options out of
- * range. Cost: all samples are in memory.
- */
-SONDE_API SONDE_CHECKED sonde_err sonde_nn_dataset_draw(
-    const sonde_nn_draw_options *options, sonde_nn_dataset **out, sonde_diag *diag);
-
-/*
- * A set by name: "fashion-mnist", "mnist", or "fashion-synth" (drawn by sonde_nn_synth).
- * Its files, train-images-idx3-ubyte and so on with or without .gz, are searched in
- *     dir and dir/<name>                   if dir is not NULL, and only there
- *     $SONDE_DATA and $SONDE_DATA/<name>   if set
- *     the cache, see sonde_nn_data_cache
- * SONDE_ENOTFOUND: diag lists the places and the commands that help, or the nearest known
- * name.
- */
-SONDE_API SONDE_CHECKED sonde_err sonde_nn_dataset_open_named(const char *name,
-                                                              sonde_nn_split split,
-                                                              const char *dir,
-                                                              sonde_nn_dataset **out,
-                                                              sonde_diag *diag);
 /* The known names, in order; NULL past the last one. */
 SONDE_API const char *sonde_nn_dataset_name(size_t index);
 enum { SONDE_NN_KNOWN_CLASSES = 10 }; /* of each known set */
@@ -280,13 +259,11 @@ sonde_nn_dataset_get_traits(const sonde_nn_dataset *set);
 /* The name of a class, or "" if it has none. */
 SONDE_API const char *sonde_nn_dataset_class_name(const sonde_nn_dataset *set,
                                                   int64_t label);
-/* Bytes of scratch that get needs: 0 when all samples are in memory. */
-SONDE_API size_t sonde_nn_dataset_scratch(const sonde_nn_dataset *set);
 /*
- * Sample index. scratch (aligned to 16) may be NULL if none is needed; the sample is
+ * Sample index. scratch (traits.scratch bytes, aligned to 16) may be NULL if none is needed; the sample is
  * borrowed until the set is destroyed or scratch is used again. SONDE_ERANGE: index out
- * of range. Image folders: also the errors of sonde_nn_image_load, and SONDE_EFORMAT if
- * the file has changed since opening. Cost: an address, or reading and decoding a file.
+ * of range. Image folders: SONDE_EFORMAT if a file is damaged or
+ * has changed since opening. Cost: an address, or reading and decoding a file.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_dataset_get(const sonde_nn_dataset *set,
                                                        int64_t index, void *scratch,
@@ -295,8 +272,6 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_dataset_get(const sonde_nn_dataset *s
 /* The label only, of a set with several a sample the first; SONDE_NN_NO_LABEL without
  * labels or outside of the set. */
 SONDE_API int64_t sonde_nn_dataset_label(const sonde_nn_dataset *set, int64_t index);
-/* The origin of a sample: its file in a folder, else the source. Borrowed. */
-SONDE_API const char *sonde_nn_dataset_where(const sonde_nn_dataset *set, int64_t index);
 
 /* --- describing --------------------------------------------------------------------- */
 
@@ -338,20 +313,20 @@ typedef struct sonde_nn_part {
                                          * population; of an array with NaN, NaN */
 } sonde_nn_part;
 
-typedef struct sonde_nn_contents sonde_nn_contents;
+typedef struct sonde_nn_contents {
+    sonde_nn_part *parts;
+    size_t count, capacity;
+} sonde_nn_contents;
 
 /*
- * The columns of a table, as open_table reads it, or the arrays of a file or a folder, as
- * open_arrays does, with their statistics. Of a folder with a table of each split: that
+ * The columns of a table, as the kind TABLE reads it, or the arrays of a file or a folder, as
+ * ARRAYS does, with their statistics. Of a folder with a table of each split: that
  * split's. Errors as theirs. Cost: reads all values; an array is copied as float32.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_contents_open(const char *path,
                                                          sonde_nn_split split,
                                                          sonde_nn_contents **out,
                                                          sonde_diag *diag);
-/* Part i, borrowed until destroy; NULL past the last one. */
-SONDE_API const sonde_nn_part *sonde_nn_contents_at(const sonde_nn_contents *contents,
-                                                    size_t i);
 SONDE_API void sonde_nn_contents_destroy(sonde_nn_contents *contents);
 
 #ifdef __cplusplus

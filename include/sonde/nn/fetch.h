@@ -45,17 +45,6 @@ SONDE_API SONDE_CHECKED sonde_err
 sonde_nn_data_fetch(const char *name, const char *dir,
                     const sonde_nn_fetch_options *options, sonde_diag *diag);
 
-/* One file, for other data sets. */
-typedef struct sonde_nn_remote_file {
-    const char *url;
-    const char *sha256; /* 64 hexadecimal digits, or NULL: unchecked */
-    bool of_content;    /* the digest is of the unzipped content */
-} sonde_nn_remote_file;
-
-SONDE_API SONDE_CHECKED sonde_err
-sonde_nn_fetch_file(const sonde_nn_remote_file *file, const char *path,
-                    const sonde_nn_fetch_options *options, sonde_diag *diag);
-
 #ifdef __cplusplus
 }
 #endif

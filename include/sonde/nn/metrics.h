@@ -6,7 +6,7 @@
  * scores (logits or log-probabilities) is its largest entry, the first of equals. A row
  * with a NaN predicts nothing: it counts as wrong, and is also counted separately.
  *
- * One thread at a time for a matrix or a mean.
+ * One thread at a time for a matrix.
  */
 #ifndef SONDE_NN_METRICS_H
 #define SONDE_NN_METRICS_H
@@ -34,11 +34,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_confusion_update(sonde_nn_confusion *
                                                             const sonde_view *scores,
                                                             const sonde_view *labels,
                                                             sonde_diag *diag);
-/* One prediction; predicted SONDE_NN_NAN_ROW for a row with a NaN. SONDE_ERANGE. */
-enum { SONDE_NN_NAN_ROW = -1 };
-SONDE_API SONDE_CHECKED sonde_err sonde_nn_confusion_add(sonde_nn_confusion *matrix,
-                                                         int64_t label, int64_t predicted,
-                                                         sonde_diag *diag);
+enum { SONDE_NN_NAN_ROW = -1 }; /* the prediction of a row with a NaN */
 /* The prediction of one row of n scores at stride elements: as above. */
 SONDE_API int64_t sonde_nn_argmax(sonde_dtype dtype, const void *row, int64_t n,
                                   int64_t stride);
@@ -65,19 +61,6 @@ typedef struct sonde_nn_class_scores {
 
 SONDE_API sonde_nn_class_scores sonde_nn_confusion_class(const sonde_nn_confusion *matrix,
                                                          int64_t label);
-
-/* A running mean, with Neumaier's compensated sum (1974). {0} is an empty one. */
-typedef struct sonde_nn_running_mean {
-    double sum, rest; /* the sum is sum + rest */
-    double weight;
-    uint64_t nonfinite; /* NaN and infinite values, not in the sum */
-} sonde_nn_running_mean;
-
-/* Adds value with a weight (a mean over n samples counts n times). */
-SONDE_API void sonde_nn_running_mean_add(sonde_nn_running_mean *mean, double value,
-                                         double weight);
-/* NaN if a non-finite value was added, or none at all. */
-SONDE_API double sonde_nn_running_mean_get(const sonde_nn_running_mean *mean);
 
 #ifdef __cplusplus
 }

@@ -93,14 +93,10 @@ typedef struct sonde_nn_optimizer {
  * decay 0.01; RMSprop alpha 0.99, eps 1e-8; Adagrad eps 1e-10; LAMB max_weight_norm
  * 65500. */
 SONDE_API sonde_nn_optimizer sonde_nn_optimizer_sgd(float learning_rate, float momentum);
-SONDE_API sonde_nn_optimizer sonde_nn_optimizer_adam(float learning_rate);
-SONDE_API sonde_nn_optimizer sonde_nn_optimizer_adamw(float learning_rate);
-SONDE_API sonde_nn_optimizer sonde_nn_optimizer_rmsprop(float learning_rate);
-SONDE_API sonde_nn_optimizer sonde_nn_optimizer_adagrad(float learning_rate);
-SONDE_API sonde_nn_optimizer sonde_nn_optimizer_lamb(float learning_rate);
-/* Of a kind, with its learning rate in PyTorch (SGD: 0.01). The check refuses the result of
- * an unknown kind. */
-SONDE_API sonde_nn_optimizer sonde_nn_optimizer_default(sonde_nn_optimizer_kind kind);
+/* Any kind; learning_rate 0: PyTorch's default (SGD: 0.01). The check refuses the result of an
+ * unknown kind. */
+SONDE_API sonde_nn_optimizer sonde_nn_optimizer_default(sonde_nn_optimizer_kind kind,
+                                                        float learning_rate);
 /* "sgd", "adam", "adamw", "rmsprop", "adagrad", "lamb"; "?" for an unknown kind. Static. */
 SONDE_API const char *sonde_nn_optimizer_name(sonde_nn_optimizer_kind kind);
 /* SONDE_EINVAL: a value out of its range, or other than 0 and not a parameter of the

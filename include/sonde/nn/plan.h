@@ -51,11 +51,6 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_plan_save(sonde_nn_session *session,
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_plan_load(const char *path,
                                                      sonde_nn_plan **out,
                                                      sonde_diag *diag);
-/* The same from memory, which is copied; name stands in diagnostics. */
-SONDE_API SONDE_CHECKED sonde_err sonde_nn_plan_parse(const void *bytes, size_t size,
-                                                      const char *name,
-                                                      sonde_nn_plan **out,
-                                                      sonde_diag *diag);
 /* Not before the sessions that use it are compiled or destroyed. */
 SONDE_API void sonde_nn_plan_destroy(sonde_nn_plan *plan);
 

@@ -17,7 +17,6 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 
 #include <sonde/error.h>
 
@@ -48,14 +47,9 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_tokenizer_open(const char *path,
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_tokenizer_parse(const char *text, size_t size,
                                                            sonde_nn_tokenizer **out,
                                                            sonde_diag *diag);
-/* Prints that text; the stream's own errors are the caller's to find. */
-SONDE_API SONDE_CHECKED sonde_err sonde_nn_tokenizer_print(const sonde_nn_tokenizer *tok,
-                                                           FILE *stream,
-                                                           sonde_diag *diag);
-/* Writes tokenizer.json, whole or not at all. */
-SONDE_API SONDE_CHECKED sonde_err sonde_nn_tokenizer_save(const sonde_nn_tokenizer *tok,
-                                                          const char *path,
-                                                          sonde_diag *diag);
+/* That text, *size bytes of it, borrowed until destroy. */
+SONDE_API const char *sonde_nn_tokenizer_json(const sonde_nn_tokenizer *tok,
+                                              size_t *size);
 /* NULL is fine. */
 SONDE_API void sonde_nn_tokenizer_destroy(sonde_nn_tokenizer *tok);
 

@@ -5,8 +5,8 @@
  * that is then run for every sample. The usual list,
  *
  *     const sonde_nn_transform list[] = {
- *         sonde_nn_to_float(),                          x / 255
- *         sonde_nn_normalise(1, (float[]){0.5f}, (float[]){0.5f}),     (x - mean) / std
+ *         {.kind = SONDE_NN_TO_FLOAT},                                       x / 255
+ *         {.kind = SONDE_NN_NORMALISE, .channels = 1, .mean = {0.5f}, .std = {0.5f}},
  *     };
  *
  * becomes a single vectorised pass whose results equal three float32 operations a pixel
@@ -27,17 +27,31 @@ extern "C" {
 #endif
 
 typedef enum sonde_nn_transform_kind {
+    /* uint8 to float32: x / 255. float32 is unchanged. */
     SONDE_NN_TO_FLOAT = 0,
+    /* (x - mean) / std, by channel; a single entry applies to every channel. Composing
+     * rejects std 0 and non-finite values. */
     SONDE_NN_NORMALISE = 1,
+    /*
+     * To height x width, at any aspect ratio. For a smaller size the filter's support grows
+     * with the factor, so every source pixel counts (no aliasing); weights are fixed-point
+     * with 22 bits and every pass rounds to uint8. Same results as the resize of Python's
+     * Pillow, whose default is bicubic (a = -0.5; R. Keys, 1981).
+     */
     SONDE_NN_RESIZE = 2,
+    /* RGB to luma, 0.299 R + 0.587 G + 0.114 B (ITU-R BT.601-2), in 16 bit fixed-point. */
     SONDE_NN_GREYSCALE = 3,
-    SONDE_NN_RGB = 4,
-    SONDE_NN_INVERT = 5,
+    SONDE_NN_RGB = 4,    /* grey to three equal channels */
+    SONDE_NN_INVERT = 5, /* 255 - x */
+    /* Inverts if the pixel in row 1, column 1 of the (grey) image is above threshold: a light
+     * background becomes dark, as in Fashion-MNIST. */
     SONDE_NN_INVERT_IF_LIGHT = 6,
+    /* The middle height x width; SONDE_ESHAPE when composing if the image is smaller. */
     SONDE_NN_CENTRE_CROP = 7,
+    /* height x width at a random place, after padding every side with zeros. */
     SONDE_NN_RANDOM_CROP = 8,
-    SONDE_NN_FLIP = 9,
-    SONDE_NN_FLIP_VERTICAL = 10
+    SONDE_NN_FLIP = 9,          /* mirrors left to right, with this probability */
+    SONDE_NN_FLIP_VERTICAL = 10 /* mirrors top to bottom */
 } sonde_nn_transform_kind;
 
 typedef enum sonde_nn_filter {
@@ -47,50 +61,17 @@ typedef enum sonde_nn_filter {
 
 enum { SONDE_NN_TRANSFORM_CHANNELS = 4, SONDE_NN_TRANSFORMS_MAX = 16 };
 
-/* Made by the functions below; plain values, copied freely. */
+/* Plain values: {.kind = SONDE_NN_FLIP, .probability = 0.5f}. */
 typedef struct sonde_nn_transform {
     sonde_nn_transform_kind kind;
     int height, width, padding; /* resize, crops */
     sonde_nn_filter filter;     /* resize */
     float probability;          /* flips */
     int threshold;              /* invert_if_light */
-    int channels;               /* normalise: entries of mean and std */
+    int channels; /* normalise: entries of mean and std, 1 to SONDE_NN_TRANSFORM_CHANNELS */
     float mean[SONDE_NN_TRANSFORM_CHANNELS];
     float std[SONDE_NN_TRANSFORM_CHANNELS];
 } sonde_nn_transform;
-
-/* uint8 to float32: x / 255. float32 is unchanged. */
-SONDE_API sonde_nn_transform sonde_nn_to_float(void);
-/* (x - mean) / std, by channel; a single entry applies to every channel. channels is at
- * most SONDE_NN_TRANSFORM_CHANNELS. Composing rejects std 0 and non-finite values. */
-SONDE_API sonde_nn_transform sonde_nn_normalise(int channels, const float *mean,
-                                                const float *std);
-/*
- * To height x width, at any aspect ratio. For a smaller size the filter's support grows
- * with the factor, so every source pixel counts (no aliasing); weights are fixed-point
- * with 22 bits and every pass rounds to uint8. Same results as the resize of Python's
- * Pillow, whose default is bicubic (a = -0.5; R. Keys, 1981).
- */
-SONDE_API sonde_nn_transform sonde_nn_resize(int height, int width,
-                                             sonde_nn_filter filter);
-/* RGB to luma, 0.299 R + 0.587 G + 0.114 B (ITU-R BT.601-2), in 16 bit fixed-point. */
-SONDE_API sonde_nn_transform sonde_nn_greyscale(void);
-/* Grey to three equal channels. */
-SONDE_API sonde_nn_transform sonde_nn_rgb(void);
-/* 255 - x. */
-SONDE_API sonde_nn_transform sonde_nn_invert(void);
-/* Inverts if the pixel in row 1, column 1 of the (grey) image is above threshold: a light
- * background becomes dark, as in Fashion-MNIST. */
-SONDE_API sonde_nn_transform sonde_nn_invert_if_light(int threshold);
-/* The middle height x width; SONDE_ESHAPE when composing if the image is smaller. */
-SONDE_API sonde_nn_transform sonde_nn_centre_crop(int height, int width);
-/* height x width at a random place, after padding every side with zeros. */
-SONDE_API sonde_nn_transform sonde_nn_random_crop(int height, int width, int padding);
-/* Mirrors left to right, with this probability. */
-SONDE_API sonde_nn_transform sonde_nn_flip(float probability);
-
-/* Mirrors top to bottom, with this probability. */
-SONDE_API sonde_nn_transform sonde_nn_flip_vertical(float probability);
 
 /* A composed list. Immutable: any number of threads may run it, each with its scratch. */
 typedef struct sonde_nn_pipeline sonde_nn_pipeline;

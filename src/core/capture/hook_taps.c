@@ -22,8 +22,8 @@
 #include "base/memory.h"
 
 #include "observe/attach.h"
-#include "observe/evidence.h"
 #include "observe/tensor_names.h"
+#include "tensor/evidence.h"
 
 #include <sonde/log.h>
 #include <sonde/rules.h>
@@ -188,6 +188,17 @@ static unsigned how_of(const sonde_hook *hook, uint64_t sets)
     return how;
 }
 
+/* Computes the evidence that seen->how asks for and seen lacks. */
+static void complete(sonde_hook *hook, sonde_observation *seen, sonde__evidence *evidence)
+{
+    evidence->vitals = seen->vitals;
+    evidence->sketch = seen->sketch;
+    evidence->own_sketch = hook->sketch;
+    sonde__evidence_compute(seen->how, seen->view, evidence);
+    seen->vitals = evidence->vitals;
+    seen->sketch = evidence->sketch;
+}
+
 /* Records the held values of these collections, and the rest of their step. */
 static void trip(sonde_hook *hook, uint64_t sets)
 {
@@ -197,16 +208,16 @@ static void trip(sonde_hook *hook, uint64_t sets)
     for (size_t i = 0; i < held->count; i++) {
         sonde__hook_held *item = &held->items[i];
         const unsigned how = how_of(hook, item->sets & sets) & ~item->done;
+        sonde__evidence evidence;
         sonde_observation seen = {.id = item->id,
                                   .info = sonde_catalogue_info(hook->catalogue, item->id),
                                   .at = item->at,
                                   .how = how,
                                   .view = &item->view};
-        sonde__observe_evidence own = {.sketch = hook->sketch};
 
         if (how != 0) {
             item->view.data = held->bytes + item->offset;
-            sonde__observe_complete(&seen, &own);
+            complete(hook, &seen, &evidence);
             sonde__record_sink_put(hook->sink, &seen, how);
             item->done |= how;
         }
@@ -227,10 +238,10 @@ static void record_late(sonde_hook *hook, uint32_t id, const sonde_observation *
                         unsigned how)
 {
     sonde_observation part = *seen;
-    sonde__observe_evidence own = {.sketch = hook->sketch};
+    sonde__evidence evidence;
 
     part.how = how;
-    sonde__observe_complete(&part, &own);
+    complete(hook, &part, &evidence);
     sonde__record_sink_take(hook->sink, id, &part);
 }
 

@@ -1,41 +1,32 @@
 /*
- * export_run.c - the formats of exports, and the call. A new format is a file with its
- * writer and one row here, under its number in sonde_export_kind.
+ * export_run.c - the kinds of export, and the start of Python.
  */
 #include "base/fail.h"
-#include "base/macros.h"
-#include "export/export_arrays.h"
-#include "export/export_board.h"
-#include "export/export_file.h"
-#include "export/export_text.h"
-#include "export/export_walk.h"
 #include "base/given.h"
+#include "base/macros.h"
+#include "base/memory.h"
 #include "base/point.h"
+#include "base/python_run.h"
+#include "export/export.h"
 
-static sonde_err write_csv(sonde__export *work, const char *path, sonde_diag *diag)
-{
-    return work->options->values
-               ? sonde__export_elements(work, SONDE_EXPORT_CSV, path, diag)
-               : sonde__export_rows(work, SONDE_EXPORT_CSV, path, diag);
-}
+#include <sonde/text.h>
 
-static sonde_err write_jsonl(sonde__export *work, const char *path, sonde_diag *diag)
-{
-    return work->options->values
-               ? sonde__export_elements(work, SONDE_EXPORT_JSONL, path, diag)
-               : sonde__export_rows(work, SONDE_EXPORT_JSONL, path, diag);
-}
+#include <ftw.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
 
 static const struct {
     const char *name;
-    sonde_err (*write)(sonde__export *work, const char *path, sonde_diag *diag);
+    bool rows;   /* statistics in rows */
     bool values; /* options.values applies to it */
+    bool python; /* makes it of what is written here */
 } kinds[] = {
-    [SONDE_EXPORT_TENSORBOARD] = {"tensorboard", sonde__export_tensorboard, false},
-    [SONDE_EXPORT_NPZ] = {"npz", sonde__export_npz, false},
-    [SONDE_EXPORT_SAFETENSORS] = {"safetensors", sonde__export_safetensors, false},
-    [SONDE_EXPORT_CSV] = {"csv", write_csv, true},
-    [SONDE_EXPORT_JSONL] = {"jsonl", write_jsonl, true},
+    [SONDE_EXPORT_TENSORBOARD] = {"tensorboard", .rows = true, .python = true},
+    [SONDE_EXPORT_NPZ] = {"npz", .python = true},
+    [SONDE_EXPORT_SAFETENSORS] = {"safetensors"},
+    [SONDE_EXPORT_CSV] = {"csv", .rows = true, .values = true},
+    [SONDE_EXPORT_JSONL] = {"jsonl", .rows = true, .values = true},
 };
 
 sonde_err sonde_export_kind_parse(const char *text, sonde_export_kind *kind,
@@ -52,6 +43,57 @@ sonde_err sonde_export_kind_parse(const char *text, sonde_export_kind *kind,
                        "unknown format '%s'", text);
 }
 
+/* --- writing ---------------------------------------------------------------------- */
+
+static sonde_err write_kind(sonde__export *work, sonde_export_kind kind, const char *path,
+                            sonde_diag *diag)
+{
+    return !kinds[kind].rows
+               ? sonde__export_safetensors(work, path, !kinds[kind].python, diag)
+           : work->options->values ? sonde__export_elements(work, kind, path, diag)
+                                   : sonde__export_rows(work, kind, path, diag);
+}
+
+static int remove_one(const char *path, const struct stat *status, int kind,
+                      struct FTW *place)
+{
+    (void)status;
+    (void)kind;
+    (void)place;
+    return remove(path);
+}
+
+/* Writes what Python makes the format of, in a temporary folder beside path. */
+static sonde_err write_by_python(sonde__export *work, sonde_export_kind kind,
+                                 const char *path, sonde_diag *diag)
+{
+    sonde_text source = {0}, made = {0};
+    char *folder = NULL;
+    sonde_err err = SONDE_OK;
+
+    SONDE__TRY(sonde__folder_beside(path, &folder, diag));
+    sonde_text_format(&source, "%s/source", folder);
+    sonde_text_format(&made, "%s/out", folder);
+    if (source.failed || made.failed) {
+        err = sonde__fail_nomem(diag, "a file name");
+        goto error;
+    }
+    const char *const arguments[] = {kinds[kind].name, source.data, made.data, NULL};
+
+    SONDE__TRY_GO(write_kind(work, kind, source.data, diag));
+    SONDE__TRY_GO(sonde__python_run("exports", arguments, diag));
+    err = sonde__publish(made.data, path, SONDE__KEEP, diag);
+error:
+    if (err != SONDE_OK && diag != NULL && strstr(diag->where, folder) == diag->where) {
+        (void)snprintf(diag->where, sizeof diag->where, "%s", path);
+    }
+    (void)nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    sonde__free(folder);
+    sonde_text_fini(&source);
+    sonde_text_fini(&made);
+    return err;
+}
+
 sonde_err sonde_trial_export(sonde_trial *trial, sonde_export_kind kind, const char *path,
                              const sonde_export_options *options,
                              sonde_export_report *report, sonde_diag *diag)
@@ -65,7 +107,7 @@ sonde_err sonde_trial_export(sonde_trial *trial, sonde_export_kind kind, const c
     if (options != NULL) {
         SONDE__TAKE(sonde_export_options, &taken, options, diag);
     }
-    SONDE__TRY(sonde__export_out_free_place(path, diag));
+    SONDE__TRY(sonde__export_check_free(path, diag));
     SONDE__TRY(sonde__export_check(trial, work.options, diag));
     if ((size_t)kind >= SONDE_COUNT_OF(kinds)) {
         return sonde__fail(diag, SONDE_EINVAL, "kind", "a kind of export", "%d",
@@ -77,7 +119,8 @@ sonde_err sonde_trial_export(sonde_trial *trial, sonde_export_kind kind, const c
     }
     sonde_trial_describe(trial, &info);
     work.many_workers = info.world > 1 || info.workers > 1;
-    SONDE__TRY(kinds[kind].write(&work, path, diag));
+    SONDE__TRY(kinds[kind].python ? write_by_python(&work, kind, path, diag)
+                                  : write_kind(&work, kind, path, diag));
     if (report != NULL) {
         *report = counted;
     }

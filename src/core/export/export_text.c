@@ -4,15 +4,17 @@
  *
  * Text goes to the file as it is made, so memory does not grow with the export.
  */
-#include "export/export_text.h"
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "export/export_file.h"
+#include "export/export.h"
 #include "tensor/convert.h"
 
 #include <sonde/json.h>
 
+#include <sonde/sketch.h>
+
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -108,26 +110,23 @@ static void put_json_place(sonde_json *json, const sonde_export_row *row)
     sonde_json_string(json, "tensor", row->tensor);
 }
 
-static void put_json_row(sonde_text *text, const sonde_export_row *row,
+/* Leaves the object open. */
+static void put_json_row(sonde_json *json, const sonde_export_row *row,
                          const sonde_reduction *stats, size_t count)
 {
-    sonde_json json = {.text = text};
-
-    put_json_place(&json, row);
+    put_json_place(json, row);
     for (size_t i = 0; i < count; i++) {
         const sonde_reduced *value = &row->values[i];
 
         if (value->how == 0) {
-            sonde_json_raw(&json, stats[i].name, "null");
+            sonde_json_raw(json, stats[i].name, "null");
         } else if (stats[i].kind == SONDE_REDUCTION_HASH) {
-            sonde_json_format(&json, stats[i].name, "\"%016llx\"",
+            sonde_json_format(json, stats[i].name, "\"%016llx\"",
                               (unsigned long long)value->hash);
         } else {
-            sonde_json_real(&json, stats[i].name, value->number);
+            sonde_json_real(json, stats[i].name, value->number);
         }
     }
-    sonde_json_end(&json);
-    sonde_text_add(text, "\n");
 }
 
 sonde_err sonde_export_row_text(sonde_export_kind kind, const sonde_export_row *row,
@@ -139,7 +138,11 @@ sonde_err sonde_export_row_text(sonde_export_kind kind, const sonde_export_row *
     } else if (kind != SONDE_EXPORT_JSONL) {
         return sonde__fail(diag, SONDE_EINVAL, "kind", "csv or jsonl", "%d", (int)kind);
     } else if (row != NULL) { /* JSON lines have no header line */
-        put_json_row(text, row, stats, stat_count);
+        sonde_json json = {.text = text};
+
+        put_json_row(&json, row, stats, stat_count);
+        sonde_json_end(&json);
+        sonde_text_add(text, "\n");
     }
     return text->failed ? sonde__fail_nomem(diag, "a row") : SONDE_OK;
 }
@@ -151,59 +154,193 @@ typedef struct rows_file {
     sonde_export_kind kind;
     sonde__whole_file file;
     sonde_text text;
-    uint32_t last; /* tensor */
+    uint32_t last;        /* tensor */
+    uint64_t count;       /* of rows */
+    sonde_sketch *sketch; /* room for one; of TensorBoard only */
 } rows_file;
+
+static sonde_err put_text(rows_file *out, sonde_diag *diag)
+{
+    if (out->text.failed) {
+        return sonde__fail_nomem(diag, "a row");
+    }
+    (void)sonde__whole_write(&out->file, out->text.data, out->text.length);
+    out->text.length = 0;
+    return sonde__whole_status(&out->file, diag);
+}
+
+static sonde_err end_row(rows_file *out, uint32_t id, sonde_diag *diag)
+{
+    SONDE__TRY(put_text(out, diag));
+    out->work->report->tensors += id != out->last;
+    out->last = id;
+    return ++out->count % OFTEN == 0
+               ? sonde__export_progress(out->work->options, 0, 0, diag)
+               : SONDE_OK;
+}
 
 static sonde_err put_row(void *user, const sonde_export_row *row, sonde_diag *diag)
 {
     rows_file *out = user;
-    sonde_err err = SONDE_OK;
 
-    out->text.length = 0;
-    err = sonde_export_row_text(out->kind, row, out->work->stats, out->work->stat_count,
-                                &out->text, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    (void)sonde__whole_write(&out->file, out->text.data, out->text.length);
-    err = sonde__whole_status(&out->file, diag);
-    if (row == NULL || err != SONDE_OK) {
-        return err;
-    }
-    out->work->report->tensors += row->id != out->last;
+    SONDE__TRY(sonde_export_row_text(out->kind, row, out->work->stats,
+                                     out->work->stat_count, &out->text, diag));
     out->work->report->rows++;
-    out->last = row->id;
-    return out->work->report->rows % OFTEN == 0
-               ? sonde__export_progress(out->work->options, 0, 0, diag)
-               : SONDE_OK;
+    return end_row(out, row->id, diag);
+}
+
+/* --- rows for TensorBoard --------------------------------------------------------- */
+
+static void put_bin(sonde_json *json, double lower, double upper, uint64_t count)
+{
+    sonde_json_list(json, NULL);
+    sonde_json_real(json, NULL, lower);
+    sonde_json_real(json, NULL, upper);
+    sonde_json_uint(json, NULL, count);
+    sonde_json_end(json);
+}
+
+/* The bins that are not empty, in order: lower (exclusive) and upper edge, and count. */
+static void put_bins(sonde_json *json, const sonde_sketch *sketch)
+{
+    double lower = 0.0, upper = 0.0;
+
+    sonde_json_list(json, "bins");
+    for (int bin = SONDE_SKETCH_BINS - 1; bin >= 0; bin--) {
+        if (sketch->negative[bin] > 0) {
+            sonde_sketch_bounds(bin, &lower, &upper);
+            put_bin(json, -upper, -lower, sketch->negative[bin]);
+        }
+    }
+    if (sketch->zero > 0) {
+        put_bin(json, -DBL_MIN, 0.0, sketch->zero);
+    }
+    for (int bin = 0; bin < SONDE_SKETCH_BINS; bin++) {
+        if (sketch->positive[bin] > 0) {
+            sonde_sketch_bounds(bin, &lower, &upper);
+            put_bin(json, lower, upper, sketch->positive[bin]);
+        }
+    }
+    sonde_json_end(json);
+}
+
+/* The histogram of a row's step, if a sketch or a value was saved. */
+static sonde_err put_histogram(rows_file *out, sonde_json *json,
+                               const sonde_export_row *row, sonde_diag *diag)
+{
+    sonde_trial *trial = out->work->trial;
+    const sonde_trial_at place = {.mode = SONDE_MODE_GLOBAL,
+                                  .step = row->step,
+                                  .worker = row->worker,
+                                  .micro_batch = -1,
+                                  .replica = -1};
+    const sonde_vitals *all = row->vitals;
+    const uint64_t finite = all->count - all->nan - all->pos_inf - all->neg_inf;
+    sonde_diag why = {0};
+
+    if ((sonde_trial_has(trial, row->id, &place) & (SONDE_HOW_RAW | SONDE_HOW_SKETCH)) ==
+        0) {
+        return SONDE_OK;
+    }
+    const sonde_err err = sonde_trial_sketch(trial, row->id, &place, out->sketch, &why);
+
+    if (err != SONDE_OK) {
+        return sonde__export_leave_out(out->work, err, &why, diag);
+    }
+    sonde_json_object(json, "histogram");
+    sonde_json_real(json, "min", finite > 0 ? all->min : 0.0);
+    sonde_json_real(json, "max", finite > 0 ? all->max : 0.0);
+    sonde_json_uint(json, "count", finite);
+    sonde_json_real(json, "sum", all->sum);
+    sonde_json_real(json, "sumsq", all->sumsq);
+    put_bins(json, out->sketch);
+    sonde_json_end(json);
+    out->work->report->histograms++;
+    return SONDE_OK;
+}
+
+/* A row as JSON: of a single number its value, else statistics and histogram. */
+static sonde_err put_board_row(void *user, const sonde_export_row *row, sonde_diag *diag)
+{
+    rows_file *out = user;
+    const sonde__export *work = out->work;
+    const sonde_tensor_info *info =
+        sonde_catalogue_info(sonde_trial_catalogue(work->trial), row->id);
+    const sonde_view shape = sonde_view_of(info->dtype, info->rank, info->shape, NULL);
+    const bool number = sonde_view_count(&shape) == 1 && row->vitals != NULL;
+    const size_t count = number ? 0 : work->stat_count;
+    sonde_json json = {.text = &out->text};
+
+    put_json_row(&json, row, work->stats, count);
+    sonde_json_string(&json, "folder", sonde__export_worker(work, row->worker));
+    sonde_json_real(&json, "seconds", 1e-9 * (double)row->time);
+    for (size_t i = 0; i < count; i++) {
+        work->report->scalars += row->values[i].how != 0;
+    }
+    if (number) {
+        sonde_json_real(&json, "value", sonde_vitals_get(row->vitals, SONDE_STAT_MEAN));
+        work->report->scalars++;
+    } else if (row->vitals != NULL && !sonde_vitals_are_norms(row->vitals)) {
+        SONDE__TRY(put_histogram(out, &json, row, diag));
+    }
+    sonde_json_end(&json);
+    sonde_text_add(&out->text, "\n");
+    return end_row(out, row->id, diag);
+}
+
+/* The line before the rows: when the run was made, and the names of its statistics. */
+static sonde_err begin_board(rows_file *out, sonde_diag *diag)
+{
+    const sonde__export *work = out->work;
+    sonde_json json = {.text = &out->text};
+    sonde_run_info info;
+
+    sonde_trial_describe(work->trial, &info);
+    sonde_json_object(&json, NULL);
+    sonde_json_string(&json, "created", info.created);
+    sonde_json_list(&json, "statistics");
+    for (size_t i = 0; i < work->stat_count; i++) {
+        if (work->stats[i].kind == SONDE_REDUCTION_HASH) {
+            return sonde__fail(diag, SONDE_EINVAL, work->stats[i].name,
+                               "a statistic that is a number", "a scalar of TensorBoard");
+        }
+        sonde_json_string(&json, NULL, work->stats[i].name);
+    }
+    sonde_json_end(&json);
+    sonde_json_end(&json);
+    sonde_text_add(&out->text, "\n");
+    out->sketch = sonde__malloc(sizeof *out->sketch);
+    return out->sketch != NULL ? SONDE_OK : sonde__fail_nomem(diag, "a sketch");
 }
 
 sonde_err sonde__export_rows(sonde__export *work, sonde_export_kind kind,
                              const char *path, sonde_diag *diag)
 {
+    static const sonde_stat of_board[] = {SONDE_STAT_MEAN, SONDE_STAT_STD,
+                                          SONDE_STAT_MIN,  SONDE_STAT_MAX,
+                                          SONDE_STAT_L2,   SONDE_STAT_NONFINITE};
+    const bool board = kind == SONDE_EXPORT_TENSORBOARD;
     rows_file out = {.work = work, .kind = kind, .last = SONDE_NO_TENSOR};
-    sonde_err err = sonde__export_out_open(&out.file, path, diag);
+    sonde_err err = SONDE_OK;
 
-    if (err != SONDE_OK) {
-        return err;
-    }
-    sonde__export_choose(work, NULL, 0);
-    err = put_row(&out, NULL, diag); /* the header line */
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    SONDE__TRY_GO(sonde__export_walk(work, false, put_row, &out, diag));
-    if (work->report->rows == 0) {
+    sonde__export_choose(work, board ? of_board : NULL, SONDE_COUNT_OF(of_board));
+    SONDE__TRY_GO(board ? begin_board(&out, diag)
+                        : sonde_export_row_text(kind, NULL, work->stats, work->stat_count,
+                                                &out.text, diag));
+    SONDE__TRY_GO(sonde__export_open(&out.file, path, diag));
+    SONDE__TRY_GO(put_text(&out, diag));
+    SONDE__TRY_GO(
+        sonde__export_walk(work, false, board ? put_board_row : put_row, &out, diag));
+    if (out.count == 0) {
         err = sonde__fail(diag, SONDE_ENOTFOUND, path, NULL,
                           "nothing of these tensors and steps was recorded");
         goto error;
     }
-    sonde_text_fini(&out.text);
-    return sonde__export_out_close(&out.file, diag);
-
+    err = sonde__export_close(&out.file, diag);
 error:
-    sonde_text_fini(&out.text);
     sonde__whole_close(&out.file);
+    sonde_text_fini(&out.text);
+    sonde__free(out.sketch);
     return err;
 }
 
@@ -407,7 +544,7 @@ sonde_err sonde__export_elements(sonde__export *work, sonde_export_kind kind,
     elements out = {.work = work,
                     .json = kind == SONDE_EXPORT_JSONL,
                     .format = sonde_print_options_default()};
-    sonde_err err = sonde__export_out_open(&out.file, path, diag);
+    sonde_err err = sonde__export_open(&out.file, path, diag);
 
     if (err != SONDE_OK) {
         return err;
@@ -422,7 +559,7 @@ sonde_err sonde__export_elements(sonde__export *work, sonde_export_kind kind,
         goto error;
     }
     SONDE__TRY_GO(write_all(&out, path, diag));
-    err = sonde__export_out_close(&out.file, diag);
+    err = sonde__export_close(&out.file, diag);
 error:
     sonde__whole_close(&out.file);
     sonde_text_fini(&out.text);

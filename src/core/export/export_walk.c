@@ -1,5 +1,5 @@
 /*
- * export_walk.c - exports: options, and the walks over rows and raw values.
+ * export_walk.c - exports: options, files, and the walks over rows and raw values.
  *
  * If only statistics of vital signs are asked for, all steps of a tensor are read at
  * once; otherwise step by step with sonde_trial_reduce.
@@ -7,12 +7,14 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "export/export_walk.h"
+#include "export/export.h"
 #include "base/given.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 
 enum { OFTEN = 64 }; /* values between two calls of progress */
 
@@ -63,23 +65,27 @@ sonde_err sonde__export_progress(const sonde_export_options *options, uint64_t d
     return sonde__fail(diag, SONDE_EINTERRUPTED, "export", NULL, "stopped");
 }
 
-bool sonde__export_left_out(sonde__export *work, sonde_err err, const sonde_diag *why)
+sonde_err sonde__export_leave_out(sonde__export *work, sonde_err err,
+                                  const sonde_diag *why, sonde_diag *diag)
 {
     char line[SONDE_DIAG_LINE];
 
     if (err != SONDE_EFORMAT && err != SONDE_EUNSUPPORTED && err != SONDE_EIO) {
-        return false;
+        if (err != SONDE_OK && diag != NULL) {
+            *diag = *why;
+        }
+        return err;
     }
     work->report->left_out++;
     if (work->options->report_line != NULL) {
         work->options->report_line(work->options->user,
                                    sonde_diag_line(why, line, sizeof line));
     }
-    return true;
+    return SONDE_OK;
 }
 
-bool sonde__export_has_step(const sonde_export_options *options,
-                            const sonde_coordinate *where)
+/* Whether the options include a step. */
+static bool has_step(const sonde_export_options *options, const sonde_coordinate *where)
 {
     const bool global = options->mode == SONDE_MODE_GLOBAL;
     const int64_t step = global ? where->global_step : where->mode_step;
@@ -100,6 +106,38 @@ void sonde__export_choose(sonde__export *work, const sonde_stat *usual, size_t c
         }
         work->stats = work->usual;
     }
+}
+
+/* --- files ------------------------------------------------------------------------ */
+
+sonde_err sonde__export_check_free(const char *path, sonde_diag *diag)
+{
+    struct stat status;
+
+    if (path[0] == '\0') {
+        return sonde__fail(diag, SONDE_EINVAL, "output", "a path", "an empty name");
+    }
+    if (lstat(path, &status) == 0) {
+        return sonde__fail(diag, SONDE_EEXIST, path, "a path where nothing is",
+                           "exists already");
+    }
+    return errno == ENOENT ? SONDE_OK
+                           : sonde__fail_errno(diag, path, "cannot be written");
+}
+
+sonde_err sonde__export_open(sonde__whole_file *file, const char *path, sonde_diag *diag)
+{
+    *file = (sonde__whole_file){.fd = -1};
+    SONDE__TRY(sonde__export_check_free(path, diag));
+    return sonde__whole_open(file, path, diag);
+}
+
+sonde_err sonde__export_close(sonde__whole_file *file, sonde_diag *diag)
+{
+    const sonde_err err = sonde__whole_commit(file, SONDE__KEEP, diag);
+
+    sonde__whole_close(file);
+    return err;
 }
 
 /* --- walking over rows ------------------------------------------------------------ */
@@ -139,31 +177,18 @@ static sonde_trial_at whole_step(const row_walk *walk, const sonde_export_row *r
                             .replica = -1};
 }
 
-/* Reports an error that concerns one value alone, sets *bad and returns SONDE_OK. */
-static sonde_err leave_out(const row_walk *walk, sonde_err err, const sonde_diag *why,
-                           bool *bad, sonde_diag *diag)
-{
-    *bad = err != SONDE_OK;
-    if (err == SONDE_OK || sonde__export_left_out(walk->work, err, why)) {
-        return SONDE_OK;
-    }
-    if (diag != NULL) {
-        *diag = *why;
-    }
-    return err;
-}
-
 /* A reduction that vital signs do not answer. */
 static sonde_err reduce(const row_walk *walk, const sonde_export_row *row, int64_t step,
                         size_t i, sonde_diag *diag)
 {
     const sonde_trial_at place = whole_step(walk, row, step);
     sonde_diag why = {0};
-    bool bad = false;
-    sonde_err err = sonde_trial_reduce(walk->work->trial, row->id, &place,
-                                       &walk->work->stats[i], &walk->values[i], &why);
+    const sonde_err err =
+        sonde_trial_reduce(walk->work->trial, row->id, &place, &walk->work->stats[i],
+                           &walk->values[i], &why);
 
-    return leave_out(walk, err == SONDE_ENOTFOUND ? SONDE_OK : err, &why, &bad, diag);
+    return sonde__export_leave_out(walk->work, err == SONDE_ENOTFOUND ? SONDE_OK : err,
+                                   &why, diag);
 }
 
 static sonde_err give_row(const row_walk *walk, sonde_export_row *row, int64_t step,
@@ -191,15 +216,15 @@ static sonde_err walk_step(const row_walk *walk, sonde_export_row *row, int64_t 
     const unsigned has = sonde_trial_has(walk->work->trial, row->id, &place) & walk->how;
     sonde_vitals vitals;
     sonde_diag why = {0};
-    bool bad = false;
-    sonde_err err = SONDE_OK;
 
     if ((has & (SONDE_HOW_RAW | SONDE_HOW_VITALS | SONDE_HOW_NORMS)) == 0) {
         return has != 0 ? give_row(walk, row, step, NULL, diag) : SONDE_OK;
     }
-    err = sonde_trial_vitals(walk->work->trial, row->id, &place, &vitals, &why);
-    err = leave_out(walk, err, &why, &bad, diag);
-    return err != SONDE_OK || bad ? err : give_row(walk, row, step, &vitals, diag);
+    const sonde_err err =
+        sonde_trial_vitals(walk->work->trial, row->id, &place, &vitals, &why);
+
+    return err == SONDE_OK ? give_row(walk, row, step, &vitals, diag)
+                           : sonde__export_leave_out(walk->work, err, &why, diag);
 }
 
 static sonde_err walk_steps(const row_walk *walk, sonde_export_row *row, sonde_diag *diag)
@@ -352,11 +377,15 @@ sonde_err sonde_trial_rows(sonde_trial *trial, const sonde_export_options *optio
 
 /* --- walking over raw values ------------------------------------------------------ */
 
-static const char *worker_name(const sonde__export *work, int rank)
+const char *sonde__export_worker(const sonde__export *work, int rank)
 {
-    for (size_t i = 0; sonde_trial_worker_name(work->trial, i) != NULL; i++) {
+    const char *name = NULL;
+
+    for (size_t i = 0;
+         work->many_workers && (name = sonde_trial_worker_name(work->trial, i)) != NULL;
+         i++) {
         if (sonde_trial_worker(work->trial, i) == rank) {
-            return sonde_trial_worker_name(work->trial, i);
+            return name;
         }
     }
     return "";
@@ -367,7 +396,7 @@ static char *make_key(const sonde__export *work, const sonde_trial_record *recor
 {
     const char *name =
         sonde_catalogue_info(sonde_trial_catalogue(work->trial), record->id)->name;
-    const char *worker = work->many_workers ? worker_name(work, record->worker) : "";
+    const char *worker = sonde__export_worker(work, record->worker);
     const size_t size = strlen(worker) + strlen(name) + 96;
     char *key = sonde__malloc(size);
 
@@ -391,7 +420,7 @@ static sonde_err give_value(sonde__export *work, const sonde_trial_record *recor
     sonde_err err = SONDE_OK;
 
     if ((asked >= 0 && record->worker != asked) ||
-        !sonde__export_has_step(work->options, &record->at)) {
+        !has_step(work->options, &record->at)) {
         return SONDE_OK;
     }
     char *key = make_key(work, record);
@@ -411,16 +440,9 @@ static sonde_err give_next(sonde__export *work, sonde_trial_cursor *cursor,
     sonde_diag why = {0};
     const sonde_err err = sonde_trial_next(cursor, &record, &why);
 
-    if (err == SONDE_OK) {
-        return give_value(work, &record, value, user, diag);
-    }
-    if (err != SONDE_EEND && sonde__export_left_out(work, err, &why)) {
-        return SONDE_OK;
-    }
-    if (err != SONDE_EEND && diag != NULL) {
-        *diag = why;
-    }
-    return err;
+    return err == SONDE_OK     ? give_value(work, &record, value, user, diag)
+           : err == SONDE_EEND ? err
+                               : sonde__export_leave_out(work, err, &why, diag);
 }
 
 sonde_err sonde__export_values(sonde__export *work, sonde__export_value_fn *value,

@@ -12,7 +12,6 @@
 #include "observe/observer_state.h"
 
 #include "base/macros.h"
-#include "observe/evidence.h"
 #include "tensor/convert.h"
 
 #include <sonde/log.h>
@@ -301,7 +300,7 @@ void sonde_observer_observe(sonde_observer *observer, uint32_t id, const sonde_v
     const uint8_t *wants = observer->gate.wants; /* NULL if never bound */
     const unsigned wanted = wants != NULL && id < observer->declared ? wants[id] : 0;
     sonde_observation seen; /* set field by field: clearing it first costs more */
-    sonde__observe_evidence own;
+    sonde__evidence evidence;
     sonde_vitals norms;
 
     if (wanted == 0) {
@@ -320,14 +319,12 @@ void sonde_observer_observe(sonde_observer *observer, uint32_t id, const sonde_v
     seen.view = view;
     seen.at.micro_batch = micro_batch;
     seen.at.replica = replica;
-    seen.how = wanted;
-    seen.vitals = vitals;
-    seen.sketch = NULL;
-    seen.hash = 0;
-    own.sketch = observer->sketch;
-    sonde__observe_complete(&seen, &own);
-    vitals = seen.vitals;
-    const uint64_t hash = seen.hash;
+    evidence.vitals = vitals;
+    evidence.sketch = NULL;
+    evidence.hash = 0;
+    evidence.own_sketch = observer->sketch;
+    sonde__evidence_compute(wanted, view, &evidence);
+    vitals = evidence.vitals;
     if (wanted & SONDE_HOW_NORMS) {
         norms = *vitals;
         sonde_norms_keep(&norms);
@@ -344,8 +341,8 @@ void sonde_observer_observe(sonde_observer *observer, uint32_t id, const sonde_v
             seen.vitals = (tap->how & SONDE_HOW_VITALS)  ? vitals
                           : (tap->how & SONDE_HOW_NORMS) ? &norms
                                                          : NULL;
-            seen.sketch = (tap->how & SONDE_HOW_SKETCH) ? observer->sketch : NULL;
-            seen.hash = (tap->how & SONDE_HOW_HASH) ? hash : 0;
+            seen.sketch = (tap->how & SONDE_HOW_SKETCH) ? evidence.sketch : NULL;
+            seen.hash = (tap->how & SONDE_HOW_HASH) ? evidence.hash : 0;
             observer->sinks[tap->sink]->put(observer->sinks[tap->sink], &seen);
         }
     }

@@ -17,6 +17,7 @@
 #define SONDE_OBSERVE_OBSERVER_STATE_H
 
 #include "observe/attach.h"
+#include "tensor/evidence.h"
 
 typedef struct sonde__observe_tap {
     /* by mode: no step from `from` to next - 1 is due, and next is; none if from > next */

@@ -2,7 +2,7 @@
  * digest_kernels.c - xxHash's own code, compiled for one instruction set.
  */
 #include "base/isa.h"
-#include "record/digest.h"
+#include "record/record_tensors.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>

@@ -1,6 +1,6 @@
 /*
  * put.c - the producer's side: tensors, values, statistics and ends of steps go into the
- * ring.
+ * ring; and the sink that does so for taps.
  *
  * Nothing here fails for the producer. Values that cannot be recorded are counted: the
  * ring is full, or the value is invalid (an id outside the catalogue, a view without a
@@ -16,6 +16,7 @@
 #include "record/recorder_state.h"
 
 #include "tensor/convert.h"
+#include "tensor/evidence.h"
 
 #include <sonde/log.h>
 
@@ -624,4 +625,167 @@ bool sonde_recorder_drain(sonde_recorder *recorder, double seconds)
         }
         sonde__record_ring_wait(&recorder->ring, tail);
     }
+}
+
+/* --- the end of taps (record_sink.h) ------------------------------------------------ */
+
+static sonde__record_sink *self(sonde_sink *sink)
+{
+    return (sonde__record_sink *)(void *)sink; /* its first member */
+}
+
+static sonde_err prepare_sink(sonde_sink *sink, uint32_t id,
+                              const sonde_tensor_info *info, unsigned how,
+                              const sonde_call_shape *shape, sonde_diag *diag)
+{
+    sonde__record_sink *own = self(sink);
+
+    if (sonde__evidence_to_store(how, 0) == 0) {
+        return sonde__fail(diag, SONDE_EINVAL, info->name,
+                           "raw values, vital signs or a sketch",
+                           "a tap that gives a recorder hashes alone");
+    }
+    if (shape->replicas > UINT16_MAX) {
+        return sonde__fail(diag, SONDE_ERANGE, info->name, "at most 65535", "%d replicas",
+                           shape->replicas);
+    }
+    if (!sonde__reserve(&own->shown, &own->shown_capacity, (size_t)id + 1,
+                        sizeof *own->shown)) {
+        return sonde__fail_nomem(diag, "what a recorder is shown");
+    }
+    while (own->shown_count <= id) {
+        own->shown[own->shown_count++] = (sonde__record_shown){0};
+    }
+    SONDE__TRY(sonde__recorder_check_name(info->name, diag));
+    if (own->recorder != NULL) {
+        SONDE__TRY(sonde__recorder_expect(own->recorder, id, diag));
+    }
+    return own->witness != NULL && own->witness->prepare != NULL
+               ? own->witness->prepare(own->witness, id, info, how, shape, diag)
+               : SONDE_OK;
+}
+
+/* A call that is broken off and made again shows its values again: they are new. */
+static void begin_sink_call(sonde_sink *sink)
+{
+    self(sink)->round++;
+}
+
+static bool is_shown(const sonde__record_sink *sink, uint32_t id,
+                     const sonde_coordinate *where)
+{
+    const sonde__record_shown *shown = &sink->shown[id];
+
+    return shown->round == sink->round && shown->step == where->global_step &&
+           shown->micro_batch == where->micro_batch && shown->replica == where->replica;
+}
+
+unsigned sonde__record_sink_done(const sonde__record_sink *sink, uint32_t id,
+                                 const sonde_coordinate *where)
+{
+    return id < sink->shown_count && is_shown(sink, id, where) ? sink->shown[id].how : 0;
+}
+
+/* The observation is not copied: its fields were stored a moment ago, one by one, and
+ * wide loads of them would wait until all stores before are in the cache, those of the
+ * value recorded last included. */
+static void give(sonde__record_sink *sink, uint32_t id, const sonde_observation *seen,
+                 unsigned how)
+{
+    sonde_recorder *const recorder = sink->recorder; /* NULL does nothing below */
+
+    for (unsigned left = how; left != 0; left &= left - 1) {
+        switch (sonde__evidence_forms[__builtin_ctz(left)].store) {
+        case SONDE__STORE_VALUE:
+            sink->values++;
+            sink->bytes += (uint64_t)sonde_view_count(seen->view) *
+                           sonde_dtype_size(seen->view->dtype);
+            sonde_recorder_put(recorder, id, &seen->at, seen->view);
+            break;
+        case SONDE__STORE_ROW:
+            sink->rows += seen->vitals != NULL;
+            sonde_recorder_put_vitals(recorder, id, &seen->at, seen->vitals);
+            break;
+        case SONDE__STORE_SKETCH:
+            sink->sketches += seen->sketch != NULL;
+            sonde_recorder_put_sketch(recorder, id, &seen->at, seen->sketch);
+            break;
+        case SONDE__STORE_NOT:
+        case SONDE__STORES:
+        default:
+            break;
+        }
+    }
+    if (how != 0 && sink->witness != NULL) {
+        sonde_observation part = *seen;
+
+        part.id = id;
+        part.how = how;
+        sink->witness->put(sink->witness, &part);
+    }
+}
+
+void sonde__record_sink_put(sonde__record_sink *sink, const sonde_observation *seen,
+                            unsigned how)
+{
+    give(sink, seen->id, seen, how);
+}
+
+void sonde__record_sink_take(sonde__record_sink *sink, uint32_t id,
+                             const sonde_observation *seen)
+{
+    unsigned stored = 0;
+
+    if (id < sink->shown_count) { /* else it was never prepared */
+        sonde__record_shown *shown = &sink->shown[id];
+
+        if (!is_shown(sink, id, &seen->at)) {
+            shown->round = sink->round;
+            shown->step = seen->at.global_step;
+            shown->micro_batch = seen->at.micro_batch;
+            shown->replica = seen->at.replica;
+            shown->how = 0;
+        }
+        stored = shown->how;
+        shown->how |= sonde__evidence_to_store(seen->how, stored);
+    }
+    give(sink, id, seen, sonde__evidence_to_store(seen->how, stored));
+}
+
+static void put_in_sink(sonde_sink *sink, const sonde_observation *seen)
+{
+    sonde__record_sink_take(self(sink), seen->id, seen);
+}
+
+static void end_sink_step(sonde_sink *sink, const sonde_coordinate *at)
+{
+    sonde__record_sink *own = self(sink);
+
+    own->round++;
+    if (own->recorder != NULL) {
+        sonde_recorder_end_step(own->recorder, at);
+    }
+    if (own->witness != NULL && own->witness->end_step != NULL) {
+        own->witness->end_step(own->witness, at);
+    }
+}
+
+void sonde__record_sink_init(sonde__record_sink *sink, sonde_recorder *recorder)
+{
+    *sink = (sonde__record_sink){.sink = {.prepare = prepare_sink,
+                                          .begin_call = begin_sink_call,
+                                          .put = put_in_sink,
+                                          .end_step = end_sink_step},
+                                 .recorder = recorder,
+                                 .round = 1};
+}
+
+void sonde__record_sink_fini(sonde__record_sink *sink)
+{
+    sonde__free(sink->shown);
+}
+
+sonde_sink *sonde_recorder_sink(sonde_recorder *recorder)
+{
+    return &recorder->sink.sink;
 }

@@ -2,10 +2,10 @@
  * record_batch.c - one batch of the writer's thread: messages taken from the ring, their
  * bytes into the files, files closed, records lost.
  */
-#include "record/record_batch.h"
+#include "record/writer.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "record/digest.h"
+#include "record/record_tensors.h"
 
 #include <errno.h>
 #include <string.h>

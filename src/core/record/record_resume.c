@@ -6,7 +6,7 @@
  * steps, which recovery has closed: of each generation those below the first step of
  * every later one.
  */
-#include "record/record_run.h"
+#include "record/writer.h"
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/macros.h"

@@ -4,13 +4,12 @@
  * The first of several workers writes run.json; the others find it and join, each with a
  * new folder of its own.
  */
-#include "record/record_run.h"
+#include "record/writer.h"
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/json_read.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "record/salvage.h"
 
 #include <sonde/json.h>
 

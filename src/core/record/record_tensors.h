@@ -12,11 +12,10 @@
 #include "format/format.h"
 #include "record/ring.h"
 #include "record/stream.h"
-
 #include <sonde/error.h>
-
 #include <stddef.h>
 #include <stdint.h>
+#include <sonde/export.h>
 
 /* --- messages in a recorder's ring -------------------------------------------------- */
 
@@ -109,5 +108,53 @@ SONDE_CHECKED sonde_err sonde__record_tensors_restore(sonde__record_tensors *ten
                                                       sonde_diag *diag);
 /* The catalogue's file is lost: the next commit writes all of it again. */
 void sonde__record_tensors_abandon(sonde__record_tensors *tensors);
+
+/* --- compress ---------------------------------------------------------------------- */
+
+/* Compression of values. Internal; the writer's thread only.
+ *
+ * zstd at level 1, with the bytes in order or shuffled (the first bytes of all elements,
+ * then the second ...). Shuffling helps dense floats and hurts sparse ones, so for each
+ * tensor both are tried now and then and the better one is used in between. If neither
+ * saves a sixteenth, values are stored uncompressed. */
+
+/* Memory of a batch for bytes that are not in the ring, until the batch is in the files.
+ */
+typedef struct sonde__record_scratch {
+    unsigned char *start;
+    size_t used, size;
+} sonde__record_scratch;
+
+typedef struct sonde__record_compressor {
+    void *context; /* zstd's; NULL: values are not compressed */
+    unsigned char *shuffled;
+    size_t shuffled_size;
+} sonde__record_compressor;
+
+sonde_err sonde__record_compressor_init(sonde__record_compressor *compressor);
+void sonde__record_compressor_fini(sonde__record_compressor *compressor);
+/* Bytes of scratch that packing n bytes may take. */
+size_t sonde__record_compressor_bound(size_t n);
+/* Compresses a value into scratch, which has room for the bound, and sets *packed,
+ * line->bytes and line->packing; *packed is NULL if the value stays as it is. */
+void sonde__record_compress(sonde__record_compressor *compressor,
+                            sonde__record_tensor *tensor, sonde__record_scratch *scratch,
+                            const void *bytes, sonde__record_index_line *line,
+                            const void **packed);
+/* n elements of size bytes each. */
+SONDE_API void sonde__record_shuffle(const void *source, size_t n, size_t size,
+                                     void *target);
+
+/* --- digest ------------------------------------------------------------------------ */
+
+/* XXH3 (64 bits, seed 0) of a block, with the widest vectors available.
+ * Internal. */
+
+uint64_t sonde__record_digest(const void *bytes, size_t size);
+
+/* The same, one for each instruction set. */
+uint64_t sonde__record_digest_generic(const void *bytes, size_t size);
+uint64_t sonde__record_digest_avx2(const void *bytes, size_t size);
+uint64_t sonde__record_digest_avx512(const void *bytes, size_t size);
 
 #endif

@@ -10,7 +10,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "base/whole_file.h"
-#include "record/record_batch.h"
+#include "record/writer.h"
 
 #include <sonde/log.h>
 

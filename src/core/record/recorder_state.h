@@ -4,13 +4,12 @@
  *     recorder.c      create and close
  *     recorder_spool.c  in a folder, or in the spool of a store
  *     put.c           tensors, values and steps into the ring: the producer's thread
- *     record_sink.c   the sink for taps: the producer's thread
  *     writer.c        from the ring into files: the writer's thread
  */
 #ifndef SONDE_RECORD_RECORDER_STATE_H
 #define SONDE_RECORD_RECORDER_STATE_H
 
-#include "record/record_run.h"
+#include "record/writer.h"
 #include "record/record_sink.h"
 #include "storage/store.h"
 

@@ -13,7 +13,7 @@
 
 #include "base/macros.h"
 #include "base/memory.h"
-#include "record/digest.h"
+#include "record/record_tensors.h"
 
 #include <stdbool.h>
 #include <stddef.h>

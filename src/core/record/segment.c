@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "record/measure.h"
+#include "record/stream.h"
 #include "tensor/convert.h"
 
 #include <stdbool.h>

@@ -6,8 +6,6 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "record/record_batch.h"
-#include "record/record_run.h"
 
 #include <sonde/log.h>
 

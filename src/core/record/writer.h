@@ -22,12 +22,10 @@
 #define SONDE_RECORD_WRITER_H
 
 #include "base/clock.h"
-#include "record/compress.h"
-#include "record/file_list.h"
+#include "record/record_tensors.h"
+#include "record/stream.h"
 #include "record/segment.h"
-
 #include <sonde/recorder.h>
-
 #include <stdatomic.h>
 
 /* Seconds beyond wait_seconds after which a thread that has done nothing is taken to hang
@@ -134,5 +132,106 @@ static inline void sonde__record_writer_note(sonde__record_writer *writer)
  * for longer than wait_seconds: the thread still uses the writer and calls left at its
  * end. */
 bool sonde__record_writer_stop(sonde__record_writer *writer);
+
+/* --- record run -------------------------------------------------------------------- */
+
+/* The files of a run as a whole: created or resumed, recovered and ended.
+ * Internal. */
+
+/* Creates the folders, run.json and the first state.json of a new run, and locks the
+ * worker's folder. With options->resume: finds and locks them, closes the files that a
+ * dead writer left open, and sets counters and numbers. writer has its backend and all
+ * its memory. A failure leaves only what existed before. */
+SONDE_CHECKED sonde_err sonde__record_run_begin(sonde__record_writer *writer,
+                                                const sonde_recorder_options *options,
+                                                sonde_diag *diag);
+/* Finds where a recovered run continues, and adds the line of its generation
+ * (record_resume.c). */
+SONDE_CHECKED sonde_err sonde__record_run_resume(sonde__record_writer *writer,
+                                                 const sonde_recorder_options *options,
+                                                 sonde_diag *diag);
+/* Writes what a dead writer left in its ring, without resuming the run. options: path,
+ * rank, and world -1 for any. SONDE_EBUSY: a writer is alive. */
+SONDE_CHECKED sonde_err sonde__record_run_salvage(sonde__record_writer *writer,
+                                                  const sonde_recorder_options *options,
+                                                  sonde_diag *diag);
+/* Removes what sonde__record_run_begin created, if nothing was recorded. */
+void sonde__record_run_undo(sonde__record_writer *writer);
+/* Replaces state.json. Returns an errno. */
+int sonde__record_writer_beat(sonde__record_writer *writer, bool running);
+/* Writes end.json, with the reason and text of the writer. Returns an errno. */
+int sonde__record_run_end(sonde__record_writer *writer);
+
+/* Closes every .part of the worker's folder, cuts off bytes without an index line, and
+ * sets the writer's numbers and the counters before it (recover.c). The catalogue is
+ * restored. where names the run in diagnostics. */
+SONDE_CHECKED sonde_err sonde__record_run_recover(sonde__record_writer *writer,
+                                                  const char *where, sonde_diag *diag);
+
+/* --- record batch ------------------------------------------------------------------ */
+
+/* A batch of the writer's thread. Internal.
+ *
+ * fill_batch takes messages from the ring; commit_batch writes them and releases the
+ * ring; rotate closes files between two batches. After a fault all three may be
+ * repeated. drop_batch and drop_next lose records instead, and count them. */
+
+/* Why no more messages were taken. */
+typedef enum sonde__record_filled {
+    SONDE__FILLED_ALL,    /* the ring is empty */
+    SONDE__FILLED_BATCH,  /* the batch is full */
+    SONDE__FILLED_ROTATE, /* the next value goes to the next segment */
+    SONDE__FILLED_FAULT   /* errno in *fault */
+} sonde__record_filled;
+
+/* Takes messages; *any: true if there were any. */
+sonde__record_filled sonde__record_fill_batch(sonde__record_writer *writer, bool *any,
+                                              int *fault);
+/* Writes the batch. Returns an errno. */
+int sonde__record_commit_batch(sonde__record_writer *writer);
+/* Takes and writes one batch, and closes old files. *any: true if there was work.
+ * Returns an errno. */
+int sonde__record_work(sonde__record_writer *writer, double now, bool *any);
+/* Loses the batch, as far as it is not in the files. */
+void sonde__record_drop_batch(sonde__record_writer *writer);
+/* Loses the next message; false if there is none. No batch may be pending. */
+bool sonde__record_drop_next(sonde__record_writer *writer);
+/* Closes every file if all, else old and full ones, and lists them. Returns an errno. */
+int sonde__record_rotate(sonde__record_writer *writer, bool all, double now);
+/* How far the files have come, and what is lost. */
+sonde__record_checkpoint
+sonde__record_take_checkpoint(const sonde__record_writer *writer);
+/* Notes in the ring's file how far the files have come; before each release of the ring.
+ */
+void sonde__record_checkpoint_batch(sonde__record_writer *writer);
+/* Counts n lost records, by the cause fault. */
+void sonde__record_lose(sonde__record_writer *writer, uint64_t n, int fault);
+/* How many the disk has lost. */
+uint64_t sonde__record_lost(const sonde__record_writer *writer);
+
+/* --- salvage ----------------------------------------------------------------------- */
+
+/* The records that a dead writer left in its ring's file. Internal.
+ *
+ *     find       opens the ring; then sonde__record_run_recover closes the files
+ *     finish     writes the records of the ring that are in no file, and removes it
+ *
+ * A message of the ring may be in a file already, because the writer died in a batch.
+ * Its kind has been written in the order of the ring, so the records beyond the last
+ * checkpoint are the first ones of the ring: that many are skipped. Checkpoints are set
+ * here too, so that a salvage that dies is repeated and loses and repeats nothing. */
+
+/* Opens the ring's file of the worker in writer->ring, which is empty, and sets
+ * writer->mark. Without a file: SONDE_OK, and the ring stays in memory. */
+SONDE_CHECKED sonde_err sonde__record_salvage_find(sonde__record_writer *writer,
+                                                   const char *where, sonde_diag *diag);
+/* Leaves ring, counters and numbers as for a writer that continues; before->... count all
+ * of the worker's files. *records: those that were only in the ring. */
+SONDE_CHECKED sonde_err sonde__record_salvage_finish(sonde__record_writer *writer,
+                                                     const char *where, uint64_t *records,
+                                                     sonde_diag *diag);
+/* Counts as lost what the last writer handed over (put_before) and what is neither in the
+ * files nor counted; the last one may be a put that had not returned, and is no loss. */
+void sonde__record_salvage_settle(sonde__record_writer *writer);
 
 #endif

@@ -38,8 +38,14 @@ bool sonde__rule_is_declared_free(const sonde_rule_run *run, uint32_t id);
  * Borrowed until the next finding. */
 const sonde_finding *sonde__rules_cause(const sonde_rule_run *run,
                                         const char *const *rules);
-/* finding_order.c: between found and say: the finding follows from that one (NULL: from
- * none). */
-void sonde__rules_follows(sonde_rule_run *run, const sonde_finding *cause);
+/* What to do about a finding with that cause: fix it; NULL: the rule's own advice. */
+static inline const char *sonde__rules_advice(const sonde_finding *cause)
+{
+    return cause != NULL ? "Fix the earlier findings first." : NULL;
+}
+/* finding_order.c: what is found of a tensor (NULL: of the run) at this step follows from
+ * the cause, if there is one. */
+void sonde__rules_follows(sonde_rule_run *run, const sonde_rule_tensor *t,
+                          const sonde_finding *cause);
 
 #endif

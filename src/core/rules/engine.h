@@ -28,6 +28,7 @@
 #include <sonde/error.h>
 #include <sonde/rules.h>
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -213,6 +214,9 @@ void sonde__rules_free_found(sonde_rules *rules);
 bool sonde__rule_make_found(sonde_rule_run *run, size_t i, sonde_severity severity,
                             const char *statistic, double value, double threshold,
                             bool waits);
+/* findings.c: sonde_rule_say. */
+void sonde__rule_vsay(sonde_rule_run *run, const char *advice, const char *fmt,
+                      va_list args);
 /* findings.c: adds a suspicion to the findings; false if memory runs out. */
 bool sonde__rule_keep_found(sonde_rules *rules, sonde__rule_found *found);
 /* findings.c: a finding has that severity from this step on, which is a higher one. */

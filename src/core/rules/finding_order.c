@@ -159,10 +159,14 @@ const sonde_finding *sonde__rules_cause(const sonde_rule_run *run,
     return NULL;
 }
 
-void sonde__rules_follows(sonde_rule_run *run, const sonde_finding *cause)
+void sonde__rules_follows(sonde_rule_run *run, const sonde_rule_tensor *t,
+                          const sonde_finding *cause)
 {
+    sonde__rule_found *found =
+        t != NULL ? run->tensor_findings[t - run->tensors] : run->run_finding;
+
     if (cause != NULL) {
-        run->speaking->finding.because_of =
+        found->finding.because_of =
             cause->because_of != 0 ? cause->because_of : cause->id;
     }
 }

@@ -156,21 +156,28 @@ bool sonde__rule_make_found(sonde_rule_run *run, size_t i, sonde_severity severi
     return true;
 }
 
-void sonde_rule_say(sonde_rule_run *run, const char *advice, const char *fmt, ...)
+void sonde__rule_vsay(sonde_rule_run *run, const char *advice, const char *fmt,
+                      va_list args)
 {
-    sonde__rule_found *found = run != NULL ? run->speaking : NULL;
-    va_list args;
+    sonde__rule_found *found = run->speaking;
 
-    if (found == NULL || fmt == NULL) {
-        return;
-    }
-    va_start(args, fmt);
     (void)sonde__vsnprintf(found->message, sizeof found->message, fmt, args);
-    va_end(args);
     if (advice != NULL) {
         found->finding.advice = advice;
     }
     run->speaking = NULL;
+}
+
+void sonde_rule_say(sonde_rule_run *run, const char *advice, const char *fmt, ...)
+{
+    va_list args;
+
+    if (run == NULL || run->speaking == NULL || fmt == NULL) {
+        return;
+    }
+    va_start(args, fmt);
+    sonde__rule_vsay(run, advice, fmt, args);
+    va_end(args);
 }
 
 void sonde_rule_lacked(sonde_rule_run *run, const char *fmt, ...)

@@ -35,41 +35,56 @@
 #define SONDE__WITHDRAWN (-1)
 
 typedef struct sonde__rule_terms {
-    int64_t
-        looks;  /* calls of suspect until it can be confirmed; 0: the first is enough */
-    bool event; /* something that happened to training, not its state: after it, the
+    int64_t looks; /* reports until it can be confirmed; 0: the first is enough */
+    bool event;    /* something that happened to training, not its state: after it, the
                       loss should be as before */
+    bool sure;     /* it does not wait: its severity is `well` */
     int well, ill, still, untold, alone; /* severities, or SONDE__WITHDRAWN */
     double slight;                       /* see sonde__rules_progress_mark */
 } sonde__rule_terms;
 
-/* The five severities, as fields of terms: {SONDE__TERMS(NOTE, ERROR, ERROR, NOTE, NOTHING)}. */
+/* Terms of the five severities, and other fields:
+ * SONDE__TERMS(too_fast, NOTE, ERROR, ERROR, NOTE, NOTHING, .looks = 3). */
 enum {
     SONDE__TERM_NOTHING = SONDE__WITHDRAWN,
     SONDE__TERM_NOTE = SONDE_SEVERITY_NOTE,
     SONDE__TERM_WARNING = SONDE_SEVERITY_WARNING,
     SONDE__TERM_ERROR = SONDE_SEVERITY_ERROR
 };
-#define SONDE__TERMS(good, bad, stands, unknown, none)                                   \
-    .well = SONDE__TERM_##good, .ill = SONDE__TERM_##bad, .still = SONDE__TERM_##stands, \
-    .untold = SONDE__TERM_##unknown, .alone = SONDE__TERM_##none
+#define SONDE__TERMS(name, good, bad, stands, unknown, ...)                              \
+    static const sonde__rule_terms name = {.well = SONDE__TERM_##good,                   \
+                                           .ill = SONDE__TERM_##bad,                     \
+                                           .still = SONDE__TERM_##stands,                \
+                                           .untold = SONDE__TERM_##unknown,              \
+                                           .alone = SONDE__TERM_##__VA_ARGS__}
+/* Terms of what is sure: SONDE__SURE(ERROR). */
+extern const sonde__rule_terms sonde__rule_sure[SONDE_SEVERITY_ERROR + 1];
+#define SONDE__SURE(severity) (&sonde__rule_sure[SONDE_SEVERITY_##severity])
 
-/* The condition holds at this step, as sonde_rule_found has it. True the first time: then
+/* The condition holds at this step for a tensor of the rule (NULL: for the run), as
+ * sonde_rule_found has it: true the first time, and when the severity rises. Then
  * sonde_rule_say must follow. terms: borrowed until the run ends. */
-bool sonde__rule_suspect(sonde_rule_run *run, size_t i, const sonde__rule_terms *terms,
-                         const char *statistic, double value, double threshold);
+bool sonde__rule_holds(sonde_rule_run *run, const sonde_rule_tensor *t,
+                       const sonde__rule_terms *terms, const char *statistic,
+                       double value, double threshold);
+/* Both; advice NULL: that of the rule. */
+bool sonde__rule_report(sonde_rule_run *run, const sonde_rule_tensor *t,
+                        const sonde__rule_terms *terms, const char *statistic,
+                        double value, double threshold, const char *advice,
+                        const char *fmt, ...) SONDE_PRINTF(8, 9);
 /* The condition was looked at and does not hold: at a few looks in a row, a suspicion that
  * waits is withdrawn, and a finding resolved. */
-void sonde__rule_clear(sonde_rule_run *run, size_t i);
-/* A suspicion of tensor i, if there is one, becomes a finding. */
-void sonde__rule_confirm(sonde_rule_run *run, size_t i, sonde_severity severity);
-/* A suspicion of tensor i is withdrawn, if there is one. */
-void sonde__rule_withdraw(sonde_rule_run *run, size_t i);
+void sonde__rule_clear(sonde_rule_run *run, const sonde_rule_tensor *t);
+/* A suspicion of the tensor, if there is one, becomes a finding. */
+void sonde__rule_confirm(sonde_rule_run *run, const sonde_rule_tensor *t,
+                         sonde_severity severity);
+/* A suspicion of the tensor is withdrawn, if there is one. */
+void sonde__rule_withdraw(sonde_rule_run *run, const sonde_rule_tensor *t);
+/* Whether a suspicion of the tensor waits, and is no finding yet. */
+bool sonde__rule_suspects(const sonde_rule_run *run, const sonde_rule_tensor *t);
 /* Whether a loss need not fall in this run, or none is the objective. */
 bool sonde__rule_loss_is_free(const sonde_rule_run *run);
 /* Whether losses are meant to fall: that, and no name of a loss says otherwise. */
 bool sonde__rule_loss_falls(const sonde_rule_run *run);
-/* Whether a suspicion of tensor i waits, and is no finding yet. */
-bool sonde__rule_suspects(const sonde_rule_run *run, size_t i);
 
 #endif

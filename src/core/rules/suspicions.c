@@ -183,17 +183,30 @@ enum { RECOVERED = 3 }; /* looks in a row at which the condition does not hold *
 
 /* --- suspicions --------------------------------------------------------------------- */
 
+const sonde__rule_terms sonde__rule_sure[] = {
+    {.sure = true, .well = SONDE_SEVERITY_NOTE},
+    {.sure = true, .well = SONDE_SEVERITY_WARNING},
+    {.sure = true, .well = SONDE_SEVERITY_ERROR}};
+
+/* The index of one of the rule's tensors; NULL: SONDE_RULE_WHOLE_RUN. */
+static size_t index_of(const sonde_rule_run *run, const sonde_rule_tensor *t)
+{
+    return t != NULL ? (size_t)(t - run->tensors) : SONDE_RULE_WHOLE_RUN;
+}
+
 static sonde__rule_found **place_of(sonde_rule_run *run, size_t i)
 {
     return i == SONDE_RULE_WHOLE_RUN ? &run->run_finding : &run->tensor_findings[i];
 }
 
-bool sonde__rule_suspects(const sonde_rule_run *run, size_t i)
+static bool waits(const sonde__rule_found *found)
 {
-    const sonde__rule_found *found =
-        i == SONDE_RULE_WHOLE_RUN ? run->run_finding : run->tensor_findings[i];
-
     return found != NULL && !found->kept;
+}
+
+bool sonde__rule_suspects(const sonde_rule_run *run, const sonde_rule_tensor *t)
+{
+    return waits(t != NULL ? run->tensor_findings[index_of(run, t)] : run->run_finding);
 }
 
 static void take_out(sonde_rules *rules, size_t k)
@@ -231,11 +244,9 @@ static void keep(sonde_rules *rules, size_t k, sonde_severity severity)
     }
 }
 
-/* The place of an open state of tensor i in waiting; waiting_count: there is none. */
-static size_t find_waiting(sonde_rule_run *run, size_t i)
+/* The place of an open state in waiting; waiting_count: it is not there. */
+static size_t find_waiting(const sonde_rules *rules, const sonde__rule_found *found)
 {
-    const sonde_rules *rules = run->rules;
-    const sonde__rule_found *found = *place_of(run, i);
     size_t k = found != NULL && found->open ? 0 : rules->waiting_count;
 
     while (k < rules->waiting_count && rules->waiting[k] != found) {
@@ -244,18 +255,30 @@ static size_t find_waiting(sonde_rule_run *run, size_t i)
     return k;
 }
 
-void sonde__rule_withdraw(sonde_rule_run *run, size_t i)
+static void withdraw(sonde_rules *rules, const sonde__rule_found *found)
 {
-    if (sonde__rule_suspects(run, i)) {
-        drop(run->rules, find_waiting(run, i));
+    if (waits(found)) {
+        drop(rules, find_waiting(rules, found));
     }
 }
 
-void sonde__rule_confirm(sonde_rule_run *run, size_t i, sonde_severity severity)
+void sonde__rule_withdraw(sonde_rule_run *run, const sonde_rule_tensor *t)
 {
-    if (sonde__rule_suspects(run, i)) {
-        keep(run->rules, find_waiting(run, i), severity);
+    withdraw(run->rules, *place_of(run, index_of(run, t)));
+}
+
+static void confirm(sonde_rules *rules, const sonde__rule_found *found,
+                    sonde_severity severity)
+{
+    if (waits(found)) {
+        keep(rules, find_waiting(rules, found), severity);
     }
+}
+
+void sonde__rule_confirm(sonde_rule_run *run, const sonde_rule_tensor *t,
+                         sonde_severity severity)
+{
+    confirm(run->rules, *place_of(run, index_of(run, t)), severity);
 }
 
 static void resolve(const sonde_rules *rules, sonde__rule_found *found)
@@ -266,15 +289,15 @@ static void resolve(const sonde_rules *rules, sonde__rule_found *found)
     }
 }
 
-void sonde__rule_clear(sonde_rule_run *run, size_t i)
+void sonde__rule_clear(sonde_rule_run *run, const sonde_rule_tensor *t)
 {
-    sonde__rule_found *found = *place_of(run, i);
+    sonde__rule_found *found = *place_of(run, index_of(run, t));
 
     if (found == NULL || found->terms == NULL || ++found->missed < RECOVERED) {
         return;
     }
     if (!found->kept) {
-        sonde__rule_withdraw(run, i);
+        withdraw(run->rules, found);
     } else if (!found->terms->event) {
         resolve(run->rules, found);
     }
@@ -297,13 +320,14 @@ static void hold(sonde_rule_run *run, sonde__rule_found *found,
     }
 }
 
-bool sonde__rule_suspect(sonde_rule_run *run, size_t i, const sonde__rule_terms *terms,
-                         const char *statistic, double value, double threshold)
+/* As sonde_rule_found: true the first time. */
+static bool suspect(sonde_rule_run *run, size_t i, const sonde__rule_terms *terms,
+                    const char *statistic, double value, double threshold)
 {
     sonde__rule_found **place = place_of(run, i);
 
-    if (sonde__rule_suspects(run, i) && terms->ill > (*place)->terms->ill) {
-        sonde__rule_withdraw(run, i); /* what is worse replaces it */
+    if (waits(*place) && terms->ill > (*place)->terms->ill) {
+        withdraw(run->rules, *place); /* what is worse replaces it */
     }
     if (*place != NULL) {
         hold(run, *place, terms);
@@ -321,6 +345,33 @@ bool sonde__rule_suspect(sonde_rule_run *run, size_t i, const sonde__rule_terms 
     found->mark = sonde__rules_progress_level(&run->rules->progress, terms->event);
     found->mark.slight = terms->slight;
     return true;
+}
+
+bool sonde__rule_holds(sonde_rule_run *run, const sonde_rule_tensor *t,
+                       const sonde__rule_terms *terms, const char *statistic,
+                       double value, double threshold)
+{
+    const size_t i = index_of(run, t);
+
+    return terms->sure ? sonde_rule_found(run, i, (sonde_severity)terms->well, statistic,
+                                          value, threshold)
+                       : suspect(run, i, terms, statistic, value, threshold);
+}
+
+bool sonde__rule_report(sonde_rule_run *run, const sonde_rule_tensor *t,
+                        const sonde__rule_terms *terms, const char *statistic,
+                        double value, double threshold, const char *advice,
+                        const char *fmt, ...)
+{
+    const bool first = sonde__rule_holds(run, t, terms, statistic, value, threshold);
+    va_list args;
+
+    va_start(args, fmt);
+    if (first) {
+        sonde__rule_vsay(run, advice, fmt, args);
+    }
+    va_end(args);
+    return first;
 }
 
 /* The severity that the suspicion has now; WITHDRAWN - 1: it is not decided yet. */
@@ -446,11 +497,10 @@ bool sonde_rule_found(sonde_rule_run *run, size_t i, sonde_severity severity,
         (i >= run->count && i != SONDE_RULE_WHOLE_RUN)) {
         return false;
     }
-    sonde__rule_found *const *place =
-        i == SONDE_RULE_WHOLE_RUN ? &run->run_finding : &run->tensor_findings[i];
+    sonde__rule_found *const *place = place_of(run, i);
 
     if (severity != SONDE_SEVERITY_NOTE) {
-        sonde__rule_confirm(run, i, severity);
+        confirm(run->rules, *place, severity);
     }
     if (*place == NULL) {
         return sonde__rule_make_found(run, i, severity, statistic, value, threshold,
@@ -484,7 +534,7 @@ void sonde_rule_fail(sonde_rule_run *run, const char *fmt, ...)
     }
     run->failed = true;
     (void)snprintf(run->lacked, sizeof run->lacked, "%s", text);
-    sonde__rule_withdraw(run, SONDE_RULE_WHOLE_RUN);
+    withdraw(run->rules, run->run_finding);
     run->run_finding = NULL;
     if (sonde_rule_found(run, SONDE_RULE_WHOLE_RUN, SONDE_SEVERITY_WARNING, "rule", 1.0,
                          0.0)) {

@@ -18,7 +18,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 
-#include "tensor/hash.h"
+#include "tensor/reduction.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -10,7 +10,6 @@
 #include "tensor/convert.h"
 #include "tensor/norms_accum.h"
 #include "tensor/vitals_accum.h"
-#include "tensor/widen.h"
 
 #include <sonde/tensor.h>
 

@@ -31,7 +31,7 @@ typedef struct worker_source {
 
 typedef struct walk_entry {
     uint32_t source, number;
-    sonde__trial_kind kind;
+    int form;
 } walk_entry;
 
 struct sonde_trial_cursor {
@@ -56,7 +56,7 @@ static sonde_err check_options(const sonde_trial *trial,
                                const sonde_trial_cursor_options *options,
                                sonde_diag *diag)
 {
-    const unsigned known = SONDE_HOW_ALL & ~(unsigned)SONDE_HOW_HASH;
+    const unsigned known = SONDE_HOW_ALL & ~sonde__evidence_in(SONDE__STORE_NOT);
     const uint32_t count = sonde_catalogue_count(trial->catalogue);
 
     if ((options->how & ~known) != 0 || (unsigned)options->mode >= SONDE_MODE_COUNT ||
@@ -176,7 +176,7 @@ static void announce(sonde_trial_cursor *cursor, const worker_source *source,
 /* Announces values from item first on, until enough bytes are pending. */
 static void fetch_ahead(sonde_trial_cursor *cursor, worker_source *source, uint32_t first)
 {
-    const sonde__trial_items *items = &source->worker->items[SONDE__RAW];
+    const sonde__trial_items *items = &source->worker->items[SONDE_FORM_RAW];
     piece next = {0, 0, 0};
 
     source->announced = SONDE_MAX(source->announced, first);
@@ -205,7 +205,7 @@ static void fetch_ahead(sonde_trial_cursor *cursor, worker_source *source, uint3
 static void reach(sonde_trial_cursor *cursor, worker_source *source,
                   const sonde__trial_block *block)
 {
-    const sonde__trial_items *items = &source->worker->items[SONDE__RAW];
+    const sonde__trial_items *items = &source->worker->items[SONDE_FORM_RAW];
     const uint32_t end = block->first + block->count;
 
     if (cursor->options.ahead == SIZE_MAX) {
@@ -230,14 +230,13 @@ uint64_t sonde__trial_cursor_fetched(const sonde_trial_cursor *cursor)
 
 /* --- entering a step -------------------------------------------------------------- */
 
-static bool add_entry(sonde_trial_cursor *cursor, size_t index, sonde__trial_kind kind,
-                      uint32_t number)
+static bool add_entry(sonde_trial_cursor *cursor, size_t index, int form, uint32_t number)
 {
     if (!sonde__reserve(&cursor->entries, &cursor->capacity, cursor->count + 1,
                         sizeof *cursor->entries)) {
         return false;
     }
-    cursor->entries[cursor->count++] = (walk_entry){(uint32_t)index, number, kind};
+    cursor->entries[cursor->count++] = (walk_entry){(uint32_t)index, number, form};
     return true;
 }
 
@@ -257,12 +256,12 @@ static bool is_current(const sonde_trial_cursor *cursor, const sonde__trial_item
                                    sonde__trial_shard(item)) == number;
 }
 
-static bool gather_kind(sonde_trial_cursor *cursor, size_t index, sonde__trial_kind kind,
+static bool gather_form(sonde_trial_cursor *cursor, size_t index, int form,
                         int64_t global)
 {
     const sonde__trial_steps *steps = &cursor->trial->steps;
     worker_source *source = &cursor->sources[index];
-    const sonde__trial_items *items = &source->worker->items[kind];
+    const sonde__trial_items *items = &source->worker->items[form];
     size_t place = sonde__trial_items_block(items, steps, global);
 
     for (; place < items->block_count; place++) {
@@ -273,11 +272,11 @@ static bool gather_kind(sonde_trial_cursor *cursor, size_t index, sonde__trial_k
         }
         for (uint32_t i = 0; i < block->count; i++) {
             if (is_current(cursor, items, global, block->first + i) &&
-                !add_entry(cursor, index, kind, block->first + i)) {
+                !add_entry(cursor, index, form, block->first + i)) {
                 return false;
             }
         }
-        if (kind == SONDE__RAW) {
+        if (form == SONDE_FORM_RAW) {
             reach(cursor, source, block);
         }
     }
@@ -307,8 +306,8 @@ static size_t find_source(sonde_trial_cursor *cursor, size_t i)
 
 static bool gather(sonde_trial_cursor *cursor, int64_t global)
 {
-    static const sonde__trial_kind order[] = {SONDE__VITALS, SONDE__NORMS, SONDE__RAW,
-                                              SONDE__SKETCH};
+    static const sonde__evidence_store order[] = {SONDE__STORE_ROW, SONDE__STORE_VALUE,
+                                                  SONDE__STORE_SKETCH};
 
     cursor->count = cursor->at = 0;
     cursor->trial->question++;
@@ -316,11 +315,14 @@ static bool gather(sonde_trial_cursor *cursor, int64_t global)
         const size_t index = find_source(cursor, w);
 
         for (size_t k = 0; k < SONDE_COUNT_OF(order); k++) {
-            if (index == SIZE_MAX ||
-                ((cursor->options.how & sonde__trial_how[order[k]]) != 0 &&
-                 !gather_kind(cursor, index, order[k], global))) {
-                cursor->count = 0;
-                return false;
+            unsigned how = cursor->options.how & sonde__evidence_in(order[k]);
+
+            for (; how != 0; how &= how - 1) {
+                if (index == SIZE_MAX ||
+                    !gather_form(cursor, index, __builtin_ctz(how), global)) {
+                    cursor->count = 0;
+                    return false;
+                }
             }
         }
     }
@@ -355,51 +357,45 @@ static bool next_step(const sonde_trial_cursor *cursor, int64_t *global)
 
 /* --- records ---------------------------------------------------------------------- */
 
-static sonde_err read_row(sonde_trial_cursor *cursor, worker_source *source,
-                          const sonde__trial_item *item, sonde_trial_record *record,
-                          sonde_diag *diag)
-{
-    const sonde__record_stats_row *row = NULL;
-    SONDE__TRY(sonde__trial_load_row(cursor->trial, source->worker,
-                                     ((const sonde__trial_row_item *)item)->row,
-                                     &source->rows, &row, diag));
-    sonde__record_stats_to_vitals(row, &cursor->vitals);
-    record->how =
-        sonde_vitals_are_norms(&cursor->vitals) ? SONDE_HOW_NORMS : SONDE_HOW_VITALS;
-    record->vitals = &cursor->vitals;
-    return SONDE_OK;
-}
-
 static sonde_err read_entry(sonde_trial_cursor *cursor, const walk_entry *entry,
                             sonde_trial_record *record, sonde_diag *diag)
 {
     sonde_trial *trial = cursor->trial;
     worker_source *source = &cursor->sources[entry->source];
     const sonde__trial_item *item =
-        sonde__trial_items_at(&source->worker->items[entry->kind], entry->number);
+        sonde__trial_items_at(&source->worker->items[entry->form], entry->number);
     const sonde__trial_step *step = &trial->steps.items[item->step];
+    const sonde__record_stats_row *row = NULL;
 
     *record = (sonde_trial_record){
         .id = item->tensor,
         .worker = source->worker->rank,
+        .how = sonde__evidence_forms[entry->form].print.bit,
         .at = {.mode = (sonde_mode)step->mode,
                .global_step = step->global,
                .mode_step = step->mode_step,
                .micro_batch = (int)item->micro_batch,
                .replica = item->replica},
     };
-    if (entry->kind == SONDE__VITALS || entry->kind == SONDE__NORMS) {
-        return read_row(cursor, source, item, record, diag);
-    }
-    if (entry->kind == SONDE__SKETCH) {
-        record->how = SONDE_HOW_SKETCH;
+    switch (sonde__evidence_forms[entry->form].store) {
+    case SONDE__STORE_ROW:
+        SONDE__TRY(sonde__trial_load_row(trial, source->worker,
+                                         ((const sonde__trial_row_item *)item)->row,
+                                         &source->rows, &row, diag));
+        sonde__record_stats_to_vitals(row, &cursor->vitals);
+        record->vitals = &cursor->vitals;
+        return SONDE_OK;
+    case SONDE__STORE_SKETCH:
         record->sketch = cursor->sketch;
         return sonde__trial_load_sketch(trial, source->worker, (const void *)item,
                                         cursor->sketch, diag);
+    case SONDE__STORE_VALUE:
+    case SONDE__STORE_NOT:
+    case SONDE__STORES:
+    default:
+        return sonde__trial_load_value(trial, source->worker, (const void *)item,
+                                       &record->view, diag);
     }
-    record->how = SONDE_HOW_RAW;
-    return sonde__trial_load_value(trial, source->worker, (const void *)item,
-                                   &record->view, diag);
 }
 
 /* Goes back to a step that was passed, if a writer resumed the run from it. */

@@ -22,23 +22,16 @@ enum { CHUNK_BITS = 12 };
 enum { CHUNK = 1 << CHUNK_BITS };
 static const size_t MOST_ITEMS = UINT32_MAX - 1;
 
-const unsigned sonde__trial_how[SONDE__KINDS] = {
-    [SONDE__RAW] = SONDE_HOW_RAW,
-    [SONDE__VITALS] = SONDE_HOW_VITALS,
-    [SONDE__SKETCH] = SONDE_HOW_SKETCH,
-    [SONDE__NORMS] = SONDE_HOW_NORMS,
-};
-
-void sonde__trial_items_init(sonde__trial_items *items, sonde__trial_kind kind)
+void sonde__trial_items_init(sonde__trial_items *items, int form)
 {
-    static const size_t sizes[SONDE__KINDS] = {
-        [SONDE__RAW] = sizeof(sonde__trial_raw_item),
-        [SONDE__VITALS] = sizeof(sonde__trial_row_item),
-        [SONDE__SKETCH] = sizeof(sonde__trial_sketch_item),
-        [SONDE__NORMS] = sizeof(sonde__trial_row_item),
+    static const size_t sizes[SONDE__STORES] = {
+        [SONDE__STORE_VALUE] = sizeof(sonde__trial_raw_item),
+        [SONDE__STORE_ROW] = sizeof(sonde__trial_row_item),
+        [SONDE__STORE_SKETCH] = sizeof(sonde__trial_sketch_item),
     };
 
-    *items = (sonde__trial_items){.item_size = sizes[kind], .fresh = true};
+    *items = (sonde__trial_items){.item_size = sizes[sonde__evidence_forms[form].store],
+                                  .fresh = true};
 }
 
 void sonde__trial_items_fini(sonde__trial_items *items)

@@ -1,6 +1,8 @@
 /*
  * items.h - where every value, row of vital signs and sketch of a worker lies. Internal.
  *
+ * There are items of each form of evidence (tensor/evidence.h) that a run stores.
+ *
  * An item is a fixed-size note of one record in a file (48, 20 or 32 bytes). Items of one
  * kind of one worker are numbered in the order they were written and have two indexes:
  *
@@ -23,6 +25,7 @@
 #define SONDE_TRIAL_ITEMS_H
 
 #include "base/table.h"
+#include "tensor/evidence.h"
 
 #include <sonde/tensor.h>
 #include <sonde/export.h>
@@ -85,16 +88,6 @@ SONDE_API size_t sonde__trial_steps_lower(const sonde__trial_steps *steps,
 
 /* --- items ------------------------------------------------------------------------ */
 
-typedef enum sonde__trial_kind {
-    SONDE__RAW = 0,
-    SONDE__VITALS = 1,
-    SONDE__SKETCH = 2,
-    SONDE__NORMS = 3 /* rows too, of norms alone */
-} sonde__trial_kind;
-enum { SONDE__KINDS = 4 };
-/* Their SONDE_HOW_ bits. */
-extern const unsigned sonde__trial_how[SONDE__KINDS];
-
 /* The beginning of every item. */
 typedef struct sonde__trial_item {
     uint32_t step;   /* index in the trial's steps */
@@ -156,7 +149,7 @@ typedef struct sonde__trial_items {
     bool repeated;     /* blocks contain items that later ones replace */
 } sonde__trial_items;
 
-SONDE_API void sonde__trial_items_init(sonde__trial_items *items, sonde__trial_kind kind);
+SONDE_API void sonde__trial_items_init(sonde__trial_items *items, int form);
 SONDE_API void sonde__trial_items_fini(sonde__trial_items *items);
 /* Adds a copy of an item, which is of the kind of items. */
 SONDE_API bool sonde__trial_items_add(sonde__trial_items *items,

@@ -354,7 +354,7 @@ static void mark_saved(sonde_trial *trial, int64_t global)
         step->saved = step->saved && step->global < global;
     }
     for (size_t w = 0; w < trial->worker_count; w++) {
-        for (int kind = 0; kind < SONDE__KINDS; kind++) {
+        for (int kind = 0; kind < SONDE_FORM_COUNT; kind++) {
             const sonde__trial_items *items = &trial->workers[w]->items[kind];
 
             for (size_t i = 0; i < items->block_count; i++) {
@@ -367,12 +367,13 @@ static void mark_saved(sonde_trial *trial, int64_t global)
 /* Removes what the worker recorded from a global step on. */
 static void supersede(sonde_trial *trial, sonde__trial_worker *worker, int64_t global)
 {
-    for (int kind = 0; kind < SONDE__KINDS; kind++) {
+    for (int kind = 0; kind < SONDE_FORM_COUNT; kind++) {
         sonde__trial_items *items = &worker->items[kind];
         const uint32_t before = items->superseded;
 
         sonde__trial_items_supersede(items, &trial->steps, global,
-                                     kind == SONDE__RAW ? subtract_bytes : NULL, trial);
+                                     kind == SONDE_FORM_RAW ? subtract_bytes : NULL,
+                                     trial);
         worker->superseded += items->superseded - before;
     }
     remove_ends(trial, worker, global);

@@ -17,6 +17,7 @@ typedef struct found_items {
     const sonde__trial_items *items;
     const uint32_t *numbers; /* borrowed until an item is added */
     uint32_t count;
+    int form; /* of evidence */
 } found_items;
 
 /* --- steps at a place ------------------------------------------------------------- */
@@ -94,7 +95,7 @@ static bool find_range(const sonde_trial *trial, const sonde__trial_items *items
 }
 
 /* The items at a place: one, or those of all shards if micro-batch or replica is -1. */
-static bool find(const sonde_trial *trial, sonde__trial_kind kind, uint32_t id,
+static bool find(const sonde_trial *trial, int form, uint32_t id,
                  const sonde_trial_at *where, found_items *found)
 {
     if (!is_valid(trial, id, where)) {
@@ -109,9 +110,10 @@ static bool find(const sonde_trial *trial, sonde__trial_kind kind, uint32_t id,
             continue;
         }
         while (next_candidate(&left, &step)) {
-            if (find_range(trial, &worker->items[kind], id, step, where, found)) {
+            if (find_range(trial, &worker->items[form], id, step, where, found)) {
                 found->worker = worker;
-                found->items = &worker->items[kind];
+                found->items = &worker->items[form];
+                found->form = form;
                 return true;
             }
         }
@@ -119,7 +121,23 @@ static bool find(const sonde_trial *trial, sonde__trial_kind kind, uint32_t id,
     return false;
 }
 
-/* Whether a worker has an item of a kind at any step of a mode. */
+/* The same for the first form of how that is there: vital signs before the value that has
+ * more, and the value before what has less. */
+static bool find_any(const sonde_trial *trial, unsigned how, uint32_t id,
+                     const sonde_trial_at *where, found_items *found)
+{
+    static const int order[] = {SONDE_FORM_VITALS, SONDE_FORM_RAW, SONDE_FORM_NORMS,
+                                SONDE_FORM_SKETCH};
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(order); i++) {
+        if ((how >> order[i] & 1U) != 0 && find(trial, order[i], id, where, found)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether a worker has an item of a form at any step of a mode. */
 static bool has_any(const sonde_trial *trial, const sonde__trial_items *items,
                     uint32_t id, sonde_mode mode)
 {
@@ -135,19 +153,19 @@ static bool has_any(const sonde_trial *trial, const sonde__trial_items *items,
     return false;
 }
 
-static bool has_kind(const sonde_trial *trial, sonde__trial_kind kind, uint32_t id,
+static bool has_form(const sonde_trial *trial, int form, uint32_t id,
                      const sonde_trial_at *where)
 {
     found_items found;
 
     if (where->step >= 0) {
-        return find(trial, kind, id, where, &found);
+        return find(trial, form, id, where, &found);
     }
     for (size_t w = 0; w < trial->worker_count && is_valid(trial, id, where); w++) {
         const sonde__trial_worker *worker = trial->workers[w];
 
         if ((where->worker < 0 || where->worker == worker->rank) &&
-            has_any(trial, &worker->items[kind], id, where->mode)) {
+            has_any(trial, &worker->items[form], id, where->mode)) {
             return true;
         }
     }
@@ -161,10 +179,8 @@ unsigned sonde_trial_has(sonde_trial *trial, uint32_t id, const sonde_trial_at *
     }
     unsigned how = 0;
 
-    for (int kind = 0; kind < SONDE__KINDS; kind++) {
-        how |= has_kind(trial, (sonde__trial_kind)kind, id, where)
-                   ? sonde__trial_how[kind]
-                   : 0;
+    for (int form = 0; form < SONDE_FORM_COUNT; form++) {
+        how |= has_form(trial, form, id, where) ? 1U << form : 0;
     }
     return how;
 }
@@ -184,20 +200,19 @@ static const char *place_text(const sonde_trial_at *where, char *text, size_t si
     return text;
 }
 
-/* What exists instead: another kind here, or this kind nearby. NULL: not known. */
-static const char *alternative(sonde_trial *trial, sonde__trial_kind kind, uint32_t id,
+/* What exists instead: another form here, or this form nearby. NULL: not known. */
+static const char *alternative(sonde_trial *trial, int form, uint32_t id,
                                const sonde_trial_at *where, char *text, size_t size)
 {
     const unsigned how = sonde_trial_has(trial, id, where);
-    const unsigned bit = kind == SONDE__RAW ? SONDE_HOW_RAW : SONDE_HOW_VITALS;
+    const unsigned bit = form == SONDE_FORM_RAW ? SONDE_HOW_RAW : SONDE_HOW_VITALS;
     int64_t *steps = NULL, before = -1, after = -1;
     size_t count = 0;
 
-    if ((how & SONDE_HOW_VITALS) != 0) {
-        return "its vital signs, which are there";
-    }
-    if ((how & SONDE_HOW_SKETCH) != 0) {
-        return "its sketch, which is there";
+    if (how != 0) {
+        (void)snprintf(text, size, "its %s, saved there",
+                       sonde__evidence_forms[__builtin_ctz(how)].print.one);
+        return text;
     }
     if (sonde_trial_tensor_steps(trial, id, where->mode, bit, &steps, &count, NULL) !=
         SONDE_OK) {
@@ -221,11 +236,9 @@ static const char *alternative(sonde_trial *trial, sonde__trial_kind kind, uint3
     return text;
 }
 
-static sonde_err fail_missing(sonde_trial *trial, sonde__trial_kind kind, uint32_t id,
+static sonde_err fail_missing(sonde_trial *trial, int form, uint32_t id,
                               const sonde_trial_at *where, sonde_diag *diag)
 {
-    static const char *const whats[SONDE__KINDS] = {"raw value", "vital signs", "sketch",
-                                                    "norms"};
     char place[96], other[200];
 
     if (id >= sonde_catalogue_count(trial->catalogue)) {
@@ -239,8 +252,8 @@ static sonde_err fail_missing(sonde_trial *trial, sonde__trial_kind kind, uint32
             where->worker, where->micro_batch, where->replica);
     }
     return sonde__fail(diag, SONDE_ENOTFOUND, trial->path,
-                       alternative(trial, kind, id, where, other, sizeof other),
-                       "no %s of '%.200s' at %s", whats[kind],
+                       alternative(trial, form, id, where, other, sizeof other),
+                       "no %s of '%.200s' at %s", sonde__evidence_forms[form].print.one,
                        sonde_catalogue_info(trial->catalogue, id)->name,
                        place_text(where, place, sizeof place));
 }
@@ -263,8 +276,8 @@ sonde_err sonde_trial_value(sonde_trial *trial, uint32_t id, const sonde_trial_a
         return sonde__fail(diag, SONDE_EINVAL, trial->path, "one of them",
                            "a value of all micro-batches or replicas");
     }
-    if (!find(trial, SONDE__RAW, id, where, &found)) {
-        return fail_missing(trial, SONDE__RAW, id, where, diag);
+    if (!find(trial, SONDE_FORM_RAW, id, where, &found)) {
+        return fail_missing(trial, SONDE_FORM_RAW, id, where, diag);
     }
     return sonde__trial_load_value(trial, found.worker, raw_item(&found, 0), view, diag);
 }
@@ -275,45 +288,60 @@ bool sonde_trial_is_mapped(const sonde_trial *trial, const sonde_view *value)
            value->data != (const void *)trial->value.bytes;
 }
 
-/* Vital signs of saved rows, merged in order. rows is kept between calls. */
-static sonde_err vitals_of_rows(sonde_trial *trial, const found_items *found,
-                                sonde__trial_rows *rows, sonde_vitals *vitals,
-                                sonde_diag *diag)
+/* The evidence of one item, computed from its value if it is not the form that is stored. */
+static sonde_err load_evidence(sonde_trial *trial, const found_items *found, uint32_t i,
+                               int form, sonde__trial_rows *rows,
+                               sonde__evidence *evidence, sonde_diag *diag)
 {
-    sonde_vitals_init(vitals);
-    for (uint32_t i = 0; i < found->count; i++) {
-        const sonde__trial_row_item *item =
-            (const void *)sonde__trial_items_at(found->items, found->numbers[i]);
-        const sonde__record_stats_row *row = NULL;
-        sonde_vitals part;
-        const sonde_err err =
-            sonde__trial_load_row(trial, found->worker, item->row, rows, &row, diag);
+    const void *const item = sonde__trial_items_at(found->items, found->numbers[i]);
+    const sonde__record_stats_row *row = NULL;
+    sonde_view view;
 
-        if (err != SONDE_OK) {
-            return err;
-        }
-        sonde__record_stats_to_vitals(row, found->count == 1 ? vitals : &part);
-        if (found->count > 1) {
-            sonde_vitals_merge(vitals, &part);
-        }
+    switch (sonde__evidence_forms[found->form].store) {
+    case SONDE__STORE_ROW:
+        SONDE__TRY(sonde__trial_load_row(trial, found->worker,
+                                         ((const sonde__trial_row_item *)item)->row, rows,
+                                         &row, diag));
+        sonde__record_stats_to_vitals(row, &evidence->own_vitals);
+        evidence->vitals = &evidence->own_vitals;
+        return SONDE_OK;
+    case SONDE__STORE_SKETCH:
+        evidence->sketch = evidence->own_sketch;
+        return sonde__trial_load_sketch(trial, found->worker, item, evidence->own_sketch,
+                                        diag);
+    case SONDE__STORE_VALUE:
+    case SONDE__STORE_NOT:
+    case SONDE__STORES:
+    default:
+        SONDE__TRY(sonde__trial_load_value(trial, found->worker, item, &view, diag));
+        evidence->vitals = NULL;
+        evidence->sketch = NULL;
+        sonde__evidence_forms[form].compute(&view, evidence);
+        return SONDE_OK;
+    }
+}
+
+/* The evidence of all items, merged in order. part: scratch, with a sketch of its own.
+ * rows is kept between calls. */
+static sonde_err gather(sonde_trial *trial, const found_items *found, int form,
+                        sonde__trial_rows *rows, sonde__evidence *sum,
+                        sonde__evidence *part, sonde_diag *diag)
+{
+    SONDE__TRY(load_evidence(trial, found, 0, form, rows, sum, diag));
+    for (uint32_t i = 1; i < found->count; i++) {
+        SONDE__TRY(load_evidence(trial, found, i, form, rows, part, diag));
+        sonde__evidence_forms[form].merge(sum, part);
     }
     return SONDE_OK;
 }
 
-static sonde_err vitals_of_values(sonde_trial *trial, const found_items *found,
-                                  sonde_vitals *vitals, sonde_diag *diag)
+static sonde_err gather_vitals(sonde_trial *trial, const found_items *found,
+                               sonde__trial_rows *rows, sonde_vitals *vitals,
+                               sonde_diag *diag)
 {
-    sonde_vitals_init(vitals);
-    for (uint32_t i = 0; i < found->count; i++) {
-        sonde_view view;
-        sonde_vitals part;
-        SONDE__TRY(sonde__trial_load_value(trial, found->worker, raw_item(found, i),
-                                           &view, diag));
-        sonde_vitals_of(&view, found->count == 1 ? vitals : &part);
-        if (found->count > 1) {
-            sonde_vitals_merge(vitals, &part);
-        }
-    }
+    sonde__evidence sum, part;
+    SONDE__TRY(gather(trial, found, SONDE_FORM_VITALS, rows, &sum, &part, diag));
+    *vitals = sum.own_vitals;
     return SONDE_OK;
 }
 
@@ -321,46 +349,35 @@ sonde_err sonde_trial_vitals(sonde_trial *trial, uint32_t id, const sonde_trial_
                              sonde_vitals *vitals, sonde_diag *diag)
 {
     SONDE__NEEDS(diag, trial, where, vitals);
-    found_items found;
     sonde__trial_rows rows = {0};
-    sonde_vitals result;
-    sonde_err err = SONDE_OK;
+    found_items found;
 
     trial->question++;
-    if (!find(trial, SONDE__VITALS, id, where, &found) &&
-        find(trial, SONDE__RAW, id, where, &found)) {
-        err = vitals_of_values(trial, &found, &result, diag);
-    } else if (find(trial, SONDE__VITALS, id, where, &found) ||
-               find(trial, SONDE__NORMS, id, where, &found)) {
-        err = vitals_of_rows(trial, &found, &rows, &result, diag);
-    } else {
-        return fail_missing(trial, SONDE__VITALS, id, where, diag);
+    if (!find_any(trial, SONDE_HOW_RAW | SONDE_HOW_SIGNS, id, where, &found)) {
+        return fail_missing(trial, SONDE_FORM_VITALS, id, where, diag);
     }
-    if (err != SONDE_OK) {
-        return err;
-    }
-    *vitals = result;
-    return SONDE_OK;
+    return gather_vitals(trial, &found, &rows, vitals, diag);
 }
 
-static sonde_err sketch_of_all(sonde_trial *trial, const found_items *found, bool raw,
-                               sonde_sketch *sum, sonde_sketch *part, sonde_diag *diag)
+/* Two sketches of 18 KB are too large for the stack. */
+static sonde_err gather_sketch(sonde_trial *trial, const found_items *found,
+                               sonde_sketch **out, sonde_diag *diag)
 {
-    sonde_sketch_init(sum);
-    for (uint32_t i = 0; i < found->count; i++) {
-        const sonde__trial_item *item =
-            sonde__trial_items_at(found->items, found->numbers[i]);
-        sonde_view view;
-        SONDE__TRY(raw ? sonde__trial_load_value(trial, found->worker, raw_item(found, i),
-                                                 &view, diag)
-                       : sonde__trial_load_sketch(trial, found->worker,
-                                                  (const void *)item, part, diag));
-        if (raw) {
-            sonde_sketch_add(sum, &view);
-        } else {
-            sonde_sketch_merge(sum, part);
-        }
+    sonde_sketch *const work = sonde__malloc(2 * sizeof *work);
+    sonde__evidence sum, part;
+
+    if (work == NULL) {
+        return sonde__fail_nomem(diag, "a sketch");
     }
+    sum.own_sketch = &work[0];
+    part.own_sketch = &work[1];
+    const sonde_err err =
+        gather(trial, found, SONDE_FORM_SKETCH, NULL, &sum, &part, diag);
+    if (err != SONDE_OK) {
+        sonde__free(work);
+        return err;
+    }
+    *out = work;
     return SONDE_OK;
 }
 
@@ -368,24 +385,18 @@ sonde_err sonde_trial_sketch(sonde_trial *trial, uint32_t id, const sonde_trial_
                              sonde_sketch *sketch, sonde_diag *diag)
 {
     SONDE__NEEDS(diag, trial, where, sketch);
-    const bool saved = (sonde_trial_has(trial, id, where) & SONDE_HOW_SKETCH) != 0;
+    sonde_sketch *merged = NULL;
     found_items found;
-    sonde_sketch *work = NULL; /* two of 18 KB, too large for the stack */
-    sonde_err err = SONDE_OK;
 
     trial->question++;
-    if (!find(trial, saved ? SONDE__SKETCH : SONDE__RAW, id, where, &found)) {
-        return fail_missing(trial, SONDE__SKETCH, id, where, diag);
+    if (!find(trial, SONDE_FORM_SKETCH, id, where, &found) &&
+        !find(trial, SONDE_FORM_RAW, id, where, &found)) {
+        return fail_missing(trial, SONDE_FORM_SKETCH, id, where, diag);
     }
-    work = sonde__malloc(2 * sizeof *work);
-    if (work == NULL) {
-        return sonde__fail_nomem(diag, "a sketch");
-    }
-    SONDE__TRY_GO(sketch_of_all(trial, &found, !saved, &work[0], &work[1], diag));
-    *sketch = work[0];
-error:
-    sonde__free(work);
-    return err;
+    SONDE__TRY(gather_sketch(trial, &found, &merged, diag));
+    *sketch = *merged;
+    sonde__free(merged);
+    return SONDE_OK;
 }
 
 /* --- reductions ------------------------------------------------------------------- */
@@ -413,62 +424,36 @@ error:
     return err;
 }
 
-static sonde_err reduce_sketch(sonde_trial *trial, uint32_t id,
-                               const sonde_trial_at *where,
-                               const sonde_reduction *reduction, sonde_reduced *out,
-                               sonde_diag *diag)
-{
-    sonde_sketch *sketch = sonde__malloc(sizeof *sketch);
-    sonde_err err = SONDE_OK;
-
-    if (sketch == NULL) {
-        return sonde__fail_nomem(diag, "a sketch");
-    }
-    SONDE__TRY_GO(sonde_trial_sketch(trial, id, where, sketch, diag));
-    sonde_reduce_sketch(reduction, sketch, out);
-error:
-    sonde__free(sketch);
-    return err;
-}
-
-static sonde_err reduce_vitals(sonde_trial *trial, uint32_t id,
-                               const sonde_trial_at *where,
-                               const sonde_reduction *reduction, sonde_reduced *out,
-                               sonde_diag *diag)
-{
-    sonde_vitals vitals;
-    SONDE__TRY(sonde_trial_vitals(trial, id, where, &vitals, diag));
-    sonde_reduce_vitals(reduction, &vitals, out);
-    return SONDE_OK;
-}
-
 sonde_err sonde_trial_reduce(sonde_trial *trial, uint32_t id, const sonde_trial_at *where,
                              const sonde_reduction *reduction, sonde_reduced *out,
                              sonde_diag *diag)
 {
     SONDE__NEEDS(diag, trial, where, reduction, out);
     const unsigned evidence = sonde_reduction_evidence(reduction);
+    sonde__trial_rows rows = {0};
+    sonde_sketch *sketch = NULL;
+    sonde_vitals vitals;
     found_items found;
 
     trial->question++;
-    if ((evidence & SONDE_HOW_VITALS) != 0 &&
-        find(trial, SONDE__VITALS, id, where, &found)) {
-        return reduce_vitals(trial, id, where, reduction, out, diag);
+    if (!find_any(trial, evidence | SONDE_HOW_RAW, id, where, &found)) {
+        return fail_missing(trial,
+                            (evidence & SONDE_HOW_VITALS) != 0 ? SONDE_FORM_VITALS
+                                                               : SONDE_FORM_RAW,
+                            id, where, diag);
     }
-    if (find(trial, SONDE__RAW, id, where, &found)) {
+    if (found.form == SONDE_FORM_RAW) {
         return reduce_values(trial, &found, reduction, out, diag);
     }
-    if ((evidence & SONDE_HOW_NORMS) != 0 &&
-        find(trial, SONDE__NORMS, id, where, &found)) {
-        return reduce_vitals(trial, id, where, reduction, out, diag);
+    if (found.form == SONDE_FORM_SKETCH) {
+        SONDE__TRY(gather_sketch(trial, &found, &sketch, diag));
+        sonde_reduce_sketch(reduction, sketch, out);
+        sonde__free(sketch);
+        return SONDE_OK;
     }
-    if ((evidence & SONDE_HOW_SKETCH) != 0 &&
-        find(trial, SONDE__SKETCH, id, where, &found)) {
-        return reduce_sketch(trial, id, where, reduction, out, diag);
-    }
-    return fail_missing(trial,
-                        (evidence & SONDE_HOW_VITALS) != 0 ? SONDE__VITALS : SONDE__RAW,
-                        id, where, diag);
+    SONDE__TRY(gather_vitals(trial, &found, &rows, &vitals, diag));
+    sonde_reduce_vitals(reduction, &vitals, out);
+    return SONDE_OK;
 }
 
 /* --- series ----------------------------------------------------------------------- */
@@ -479,7 +464,7 @@ sonde_err sonde_trial_reduce(sonde_trial *trial, uint32_t id, const sonde_trial_
  * so the time goes into memory: some 100 ns a step.
  */
 enum { WALKED = 3 };
-static const sonde__trial_kind walked[WALKED] = {SONDE__VITALS, SONDE__RAW, SONDE__NORMS};
+static const int walked[WALKED] = {SONDE_FORM_VITALS, SONDE_FORM_RAW, SONDE_FORM_NORMS};
 
 typedef struct series_walk {
     sonde_trial *trial;
@@ -547,16 +532,9 @@ static sonde_err take_step(series_walk *walk, int which, uint32_t count, int64_t
 {
     const found_items found = {walk->worker, walk->items[which],
                                walk->histories[which]->numbers + walk->place[which],
-                               count};
-    sonde_vitals *vitals = &walk->vitals[walk->count];
-    const sonde_err err =
-        walked[which] == SONDE__RAW
-            ? vitals_of_values(walk->trial, &found, vitals, diag)
-            : vitals_of_rows(walk->trial, &found, &walk->rows, vitals, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+                               count, walked[which]};
+    SONDE__TRY(gather_vitals(walk->trial, &found, &walk->rows, &walk->vitals[walk->count],
+                             diag));
     walk->steps[walk->count++] = value;
     return SONDE_OK;
 }

@@ -288,8 +288,8 @@ static sonde_err take_stats_row(const row_reader *reader,
         return sonde__fail_nomem(reader->diag, "the steps of a run");
     }
     return sonde__trial_worker_add(reader->trial, reader->worker,
-                                   row->zero == SONDE_VITALS_ABSENT ? SONDE__NORMS
-                                                                    : SONDE__VITALS,
+                                   row->zero == SONDE_VITALS_ABSENT ? SONDE_FORM_NORMS
+                                                                    : SONDE_FORM_VITALS,
                                    &item.item, reader->diag);
 }
 
@@ -341,7 +341,7 @@ static sonde_err take_record(const row_reader *reader,
     if (item.item.step == SONDE__NONE) {
         return sonde__fail_nomem(reader->diag, "the steps of a run");
     }
-    return sonde__trial_worker_add(reader->trial, reader->worker, SONDE__SKETCH,
+    return sonde__trial_worker_add(reader->trial, reader->worker, SONDE_FORM_SKETCH,
                                    &item.item, reader->diag);
 }
 
@@ -655,7 +655,7 @@ static sonde_err take_value(const line_reader *reader,
         return SONDE_OK;
     }
     SONDE__TRY(find_layout(reader, line, item.item.tensor, &item.layout));
-    SONDE__TRY(sonde__trial_worker_add(reader->trial, reader->worker, SONDE__RAW,
+    SONDE__TRY(sonde__trial_worker_add(reader->trial, reader->worker, SONDE_FORM_RAW,
                                        &item.item, reader->diag));
     reader->trial->bytes += value_bytes(line);
     return SONDE_OK;

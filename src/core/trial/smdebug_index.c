@@ -218,7 +218,7 @@ static sonde_err take_value(const index_reader *reader, const payload *from)
                                   .bytes = from->bytes,
                                   .segment = segment_of(reader)};
     SONDE__TRY(declare_tensor(reader, from, &item.item.tensor));
-    SONDE__TRY(sonde__trial_worker_add(reader->trial, reader->worker, SONDE__RAW,
+    SONDE__TRY(sonde__trial_worker_add(reader->trial, reader->worker, SONDE_FORM_RAW,
                                        &item.item, reader->diag));
     reader->trial->bytes += item.bytes;
     return SONDE_OK;
@@ -367,7 +367,7 @@ static sonde_err take_statistics(const index_reader *reader, const member *membe
     if (err != SONDE_OK) {
         return err;
     }
-    return sonde__trial_worker_add(reader->trial, reader->worker, SONDE__VITALS,
+    return sonde__trial_worker_add(reader->trial, reader->worker, SONDE_FORM_VITALS,
                                    &item.item, reader->diag);
 }
 

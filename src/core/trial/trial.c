@@ -117,7 +117,7 @@ static void sort_all(sonde_trial *trial)
 {
     sonde__trial_steps_sort(&trial->steps);
     for (size_t i = 0; i < trial->worker_count; i++) {
-        for (int kind = 0; kind < SONDE__KINDS; kind++) {
+        for (int kind = 0; kind < SONDE_FORM_COUNT; kind++) {
             sonde__trial_items_sort(&trial->workers[i]->items[kind], &trial->steps);
         }
     }
@@ -484,9 +484,17 @@ static int64_t last_step_of(const sonde_trial *trial)
     return SONDE_MIN(last, trial->last_complete);
 }
 
-static uint64_t count_of(const sonde__trial_worker *worker, sonde__trial_kind kind)
+/* Readable records of the forms of how. */
+static uint64_t count_of(const sonde__trial_worker *worker, unsigned how)
 {
-    return worker->items[kind].count - worker->items[kind].superseded;
+    uint64_t count = 0;
+
+    for (; how != 0; how &= how - 1) {
+        const sonde__trial_items *items = &worker->items[__builtin_ctz(how)];
+
+        count += items->count - items->superseded;
+    }
+    return count;
 }
 
 /* Times of the first and the last step that has one. */
@@ -568,9 +576,9 @@ void sonde_trial_describe(const sonde_trial *trial, sonde_run_info *info)
     for (size_t i = 0; i < trial->worker_count; i++) {
         const sonde__trial_worker *worker = trial->workers[i];
 
-        info->records += count_of(worker, SONDE__RAW);
-        info->rows += count_of(worker, SONDE__VITALS) + count_of(worker, SONDE__NORMS);
-        info->sketches += count_of(worker, SONDE__SKETCH);
+        info->records += count_of(worker, sonde__evidence_in(SONDE__STORE_VALUE));
+        info->rows += count_of(worker, sonde__evidence_in(SONDE__STORE_ROW));
+        info->sketches += count_of(worker, sonde__evidence_in(SONDE__STORE_SKETCH));
         info->lost += worker->lost;
         info->superseded += worker->superseded;
         info->superseded_steps += worker->superseded_steps;

@@ -12,10 +12,8 @@
 
 #include "base/names.h"
 #include "storage/store.h"
-#include "trial/damage.h"
-#include "trial/items.h"
-#include "trial/mapping.h"
 #include "trial/trial_files.h"
+#include "trial/items.h"
 
 #include <sonde/trial.h>
 #include <jansson.h>
@@ -28,7 +26,7 @@ typedef struct sonde__trial_worker {
     int rank;
     char *name; /* "w0000" */
     char *path; /* of its folder */
-    sonde__trial_items items[SONDE__KINDS];
+    sonde__trial_items items[SONDE_FORM_COUNT];
     sonde__trial_file_list files[SONDE__FILE_OTHER];   /* by kind; of indexes: none */
     sonde__trial_progress progress[SONDE__FILE_OTHER]; /* of segments: only listed */
     sonde__trial_progress catalogue, resumes;
@@ -216,7 +214,7 @@ sonde_err sonde__trial_add_worker(sonde_trial *trial, int rank, const char *name
 void sonde__trial_worker_destroy(sonde__trial_worker *worker);
 /* Adds an item whose tensor, step and range have been checked. */
 sonde_err sonde__trial_worker_add(sonde_trial *trial, sonde__trial_worker *worker,
-                                  sonde__trial_kind kind, const sonde__trial_item *item,
+                                  int kind, const sonde__trial_item *item,
                                   sonde_diag *diag);
 
 /* --- ended steps ------------------------------------------------------------------ */

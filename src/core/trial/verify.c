@@ -70,7 +70,7 @@ static sonde_err check_header(sonde_trial *trial, const sonde__trial_worker *wor
                               uint32_t end, sonde_diag *diag)
 {
     char name[SONDE__FILE_NAME], path[SONDE__PATH], where[SONDE__PATH];
-    const sonde__trial_items *items = &worker->items[SONDE__RAW];
+    const sonde__trial_items *items = &worker->items[SONDE_FORM_RAW];
     sonde_safetensors *file = NULL;
     sonde_diag why = {0};
     size_t index = 0;
@@ -110,7 +110,7 @@ static sonde_err check_headers(sonde_trial *trial, const sonde__trial_worker *wo
                                sonde_diag *diag)
 {
     const sonde__trial_file_list *segments = &worker->files[SONDE__FILE_SEGMENT];
-    const sonde__trial_items *items = &worker->items[SONDE__RAW];
+    const sonde__trial_items *items = &worker->items[SONDE_FORM_RAW];
     uint32_t first = 0;
 
     for (size_t s = 0; s < segments->count; s++) {
@@ -139,7 +139,7 @@ static sonde_err check_headers(sonde_trial *trial, const sonde__trial_worker *wo
 static sonde_err check_values(sonde_trial *trial, sonde__trial_worker *worker,
                               sonde_verify_report *report, sonde_diag *diag)
 {
-    const sonde__trial_items *items = &worker->items[SONDE__RAW];
+    const sonde__trial_items *items = &worker->items[SONDE_FORM_RAW];
 
     for (uint32_t i = 0; i < items->count; i++) {
         const sonde__trial_raw_item *item = (const void *)sonde__trial_items_at(items, i);
@@ -169,7 +169,7 @@ static sonde_err check_values(sonde_trial *trial, sonde__trial_worker *worker,
 static sonde_err check_statistics(sonde_trial *trial, sonde__trial_worker *worker,
                                   sonde_diag *diag)
 {
-    const sonde__trial_items *items = &worker->items[SONDE__VITALS];
+    const sonde__trial_items *items = &worker->items[SONDE_FORM_VITALS];
     sonde__trial_rows rows = {0};
 
     for (uint32_t i = 0; i < items->count; i++) {
@@ -382,7 +382,7 @@ static void check_counts(sonde_trial *trial, const sonde__trial_worker *worker)
 {
     uint64_t known = worker->lost + trial->damage.damaged;
 
-    for (int kind = 0; kind < SONDE__KINDS; kind++) {
+    for (int kind = 0; kind < SONDE_FORM_COUNT; kind++) {
         known += worker->items[kind].count;
     }
     if (worker->said_ended && worker->put > 0 && (uint64_t)worker->put > known) {
@@ -419,9 +419,9 @@ sonde_err sonde_trial_verify(const char *path, sonde_verify_report *report,
         } else {
             SONDE__TRY_GO(check_statistics(trial, worker, diag));
         }
-        sum.rows +=
-            worker->items[SONDE__VITALS].count + worker->items[SONDE__NORMS].count;
-        sum.sketches += worker->items[SONDE__SKETCH].count;
+        sum.rows += worker->items[SONDE_FORM_VITALS].count +
+                    worker->items[SONDE_FORM_NORMS].count;
+        sum.sketches += worker->items[SONDE_FORM_SKETCH].count;
         sum.lost += worker->lost;
         sum.superseded += worker->superseded;
         sum.resumed = sum.resumed || worker->generation_count > 0;

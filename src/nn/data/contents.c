@@ -4,17 +4,13 @@
 #include "base/fail.h"
 #include "base/memory.h"
 #include "nn/data/arrays.h"
+#include "nn/data/dataset.h"
 #include "nn/data/dataset_table.h"
 
 #include <sonde/stats.h>
 
 #include <math.h>
 #include <string.h>
-
-struct sonde_nn_contents {
-    sonde_nn_part *parts;
-    size_t count, capacity;
-};
 
 static sonde_nn_part *add_part(sonde_nn_contents *contents, const char *name)
 {
@@ -174,7 +170,7 @@ sonde_err sonde_nn_contents_open(const char *path, sonde_nn_split split,
 
     if (contents == NULL || table == NULL) {
         err = sonde__fail_nomem(diag, "the contents of a file");
-    } else if (!sonde_nn_dataset_is_table(path)) {
+    } else if (!sonde__data_is_table(path)) {
         err = list_arrays(path, contents, diag);
     } else {
         err = sonde__data_table_read(table, path, diag);
@@ -200,9 +196,4 @@ void sonde_nn_contents_destroy(sonde_nn_contents *contents)
     }
     sonde__free(contents->parts);
     sonde__free(contents);
-}
-
-const sonde_nn_part *sonde_nn_contents_at(const sonde_nn_contents *contents, size_t i)
-{
-    return contents != NULL && i < contents->count ? &contents->parts[i] : NULL;
 }

@@ -1,6 +1,6 @@
 /*
- * dataset.c - the data set object: classes, sets over memory, samples by index, parts of
- * a set, and statistics over all samples.
+ * dataset.c - the data set object: classes, fields, samples by index, parts of a set, and
+ * statistics over all samples.
  *
  * Parts: selection sampling (Knuth, The Art of Computer Programming, vol. 2, 3.4.2,
  * algorithm S). One pass draws each sample with probability wanted / left, which gives
@@ -13,8 +13,6 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "base/random.h"
-#include "base/given.h"
-#include "tensor/convert.h"
 
 #include <sonde/stats.h>
 
@@ -22,6 +20,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* --- building ----------------------------------------------------------------------- */
 
@@ -111,89 +110,63 @@ sonde_err sonde__dataset_set_classes(sonde_nn_dataset *set,
                                      const sonde_nn_dataset_options *options,
                                      const char *where, sonde_diag *diag)
 {
-    sonde_nn_dataset_options taken;
-    const sonde_nn_dataset_options *const wanted = &taken;
-    SONDE__TAKE(sonde_nn_dataset_options, &taken, options, diag);
     int64_t largest = 0;
 
-    if (wanted->classes < 0 || (wanted->class_names != NULL && wanted->classes == 0)) {
+    if (options->classes < 0 || (options->class_names != NULL && options->classes == 0)) {
         return sonde__fail(diag, SONDE_EINVAL, where, "one name a class",
-                           "%" PRId64 " classes", wanted->classes);
+                           "%" PRId64 " classes", options->classes);
     }
     set->traits.has_labels = set->labels != NULL;
     if (!set->traits.has_labels) {
         return SONDE_OK;
     }
-    SONDE__TRY(check_labels(set, wanted->classes, where, &largest, diag));
-    if (wanted->class_names == NULL) {
-        set->traits.classes = wanted->classes > 0 ? wanted->classes : largest + 1;
+    SONDE__TRY(check_labels(set, options->classes, where, &largest, diag));
+    if (options->class_names == NULL) {
+        set->traits.classes = options->classes > 0 ? options->classes : largest + 1;
         return SONDE_OK;
     }
-    for (int64_t i = 0; i < wanted->classes; i++) {
-        SONDE__TRY(sonde__dataset_add_name(set, wanted->class_names[i], diag));
+    for (int64_t i = 0; i < options->classes; i++) {
+        SONDE__TRY(sonde__dataset_add_name(set, options->class_names[i], diag));
     }
     return SONDE_OK;
 }
 
-/* --- over memory -------------------------------------------------------------------- */
-
-static sonde_err check_memory(const sonde_view *data, const sonde_view *labels,
-                              sonde_diag *diag)
+sonde_err sonde__dataset_add_field(sonde_nn_dataset *set, const char *name,
+                                   const sonde_view *data, sonde_diag *diag)
 {
-    const char *fault = sonde__tensor_view_fault(data, true);
+    const size_t k = set->traits.field_count;
+    sonde_nn_field *field = &set->traits.fields[k];
 
-    if (fault == NULL && labels != NULL) {
-        fault = sonde__tensor_view_fault(labels, true);
+    set->field_names[k] = sonde__strdup(name);
+    if (set->field_names[k] == NULL) {
+        return sonde__fail_nomem(diag, "the name of an array");
     }
-    if (fault != NULL) {
-        return sonde__fail(diag, SONDE_EINVAL, "data and labels", "arrays", "%s", fault);
-    }
-    if (data->dtype != SONDE_U8 && data->dtype != SONDE_F32) {
-        return sonde__fail(diag, SONDE_EDTYPE, "data", "uint8 or float32", "dtype is %s",
-                           sonde_dtype_name(data->dtype));
-    }
-    if (!sonde_view_is_contiguous(data) ||
-        (labels != NULL && !sonde_view_is_contiguous(labels))) {
-        return sonde__fail(diag, SONDE_EINVAL, "data and labels", "contiguous arrays",
-                           "strides are not row-major");
-    }
-    if (labels != NULL && labels->dtype != SONDE_I64) {
-        return sonde__fail(diag, SONDE_EDTYPE, "labels", "int64", "dtype is %s",
-                           sonde_dtype_name(labels->dtype));
-    }
-    if (labels != NULL && (labels->rank != 1 || labels->shape[0] != data->shape[0])) {
-        char found[96], expected[32];
-
-        (void)snprintf(expected, sizeof expected, "(%" PRId64 ")", data->shape[0]);
-        return sonde__fail(
-            diag, SONDE_ESHAPE, "labels", expected, "shape is %s",
-            sonde_shape_text(labels->rank, labels->shape, found, sizeof found));
-    }
+    *field = (sonde_nn_field){
+        .name = set->field_names[k], .dtype = data->dtype, .rank = data->rank - 1};
+    memcpy(field->shape, data->shape + 1, (size_t)field->rank * sizeof *field->shape);
+    set->field_data[k] = data->data;
+    set->field_bytes[k] = sonde__dataset_field_bytes(field);
+    set->traits.field_count++;
     return SONDE_OK;
 }
 
-sonde_err sonde_nn_dataset_from_memory(const sonde_view *data, const sonde_view *labels,
-                                       const sonde_nn_dataset_options *options,
-                                       sonde_nn_dataset **out, sonde_diag *diag)
+sonde_err sonde__dataset_set_all_classes(sonde_nn_dataset *set, int64_t count,
+                                         const char *where, sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, data, out);
-    sonde_nn_dataset *set = sonde__calloc(1, sizeof *set);
-    sonde_err err = SONDE_OK;
+    const int64_t each = SONDE_MAX(set->traits.label_length, (int64_t)1);
+    int64_t largest = 0;
 
-    if (set == NULL) {
-        return sonde__fail_nomem(diag, "a data set");
+    for (int64_t i = 0; i < count; i++) {
+        if (set->labels[i] < 0) {
+            return sonde__fail(diag, SONDE_ERANGE, where, "0 or more",
+                               "class %" PRId64 " of sample %" PRId64, set->labels[i],
+                               i / each);
+        }
+        largest = SONDE_MAX(largest, set->labels[i]);
     }
-    SONDE__TRY_GO(sonde__dataset_set_source(set, "memory", diag));
-    SONDE__TRY_GO(check_memory(data, labels, diag));
-    SONDE__TRY_GO(sonde__dataset_set_data(set, data, "data", diag));
-    set->labels = labels != NULL ? labels->data : NULL;
-    SONDE__TRY_GO(sonde__dataset_set_classes(set, options, "labels", diag));
-    *out = set;
+    set->traits.has_labels = true;
+    set->traits.classes = largest + (largest < INT64_MAX ? 1 : 0);
     return SONDE_OK;
-
-error:
-    sonde_nn_dataset_destroy(set);
-    return err;
 }
 
 void sonde_nn_dataset_destroy(sonde_nn_dataset *set)
@@ -240,32 +213,14 @@ const char *sonde_nn_dataset_class_name(const sonde_nn_dataset *set, int64_t lab
 }
 
 /* scratch: | the file | interleaved pixels | planar pixels |, each on 16 bytes */
-static size_t round_up(size_t bytes)
-{
-    return (bytes + 15) / 16 * 16;
-}
-
-size_t sonde_nn_dataset_scratch(const sonde_nn_dataset *set)
-{
-    if (set == NULL) {
-        return 0;
-    }
-    if (set->whole != NULL) {
-        return sonde_nn_dataset_scratch(set->whole);
-    }
-    return set->files == NULL
-               ? 0
-               : round_up(set->file_bytes + 1) + 2 * round_up(set->sample_bytes);
-}
-
 static sonde_err get_image(const sonde_nn_dataset *set, int64_t index, void *scratch,
                            sonde_nn_sample *out, sonde_diag *diag)
 {
     const sonde__data_image_file *file = &set->files[index];
     unsigned char *bytes = scratch;
-    uint8_t *rows = bytes + round_up(set->file_bytes + 1);
+    uint8_t *rows = bytes + SONDE__DATA_ROUND(set->file_bytes + 1);
     uint8_t *planar =
-        file->info.channels == 1 ? rows : rows + round_up(set->sample_bytes);
+        file->info.channels == 1 ? rows : rows + SONDE__DATA_ROUND(set->sample_bytes);
     sonde__data_bytes all = {bytes, 0, file->path};
     sonde_err err =
         sonde__data_file_read(file->path, bytes, set->file_bytes + 1, &all.size, diag);
@@ -345,7 +300,7 @@ int64_t sonde_nn_dataset_label(const sonde_nn_dataset *set, int64_t index)
     return set->labels != NULL ? *labels_at(set, index) : SONDE_NN_NO_LABEL;
 }
 
-const char *sonde_nn_dataset_where(const sonde_nn_dataset *set, int64_t index)
+const char *sonde__dataset_where(const sonde_nn_dataset *set, int64_t index)
 {
     if (set == NULL) {
         return NULL;
@@ -354,7 +309,7 @@ const char *sonde_nn_dataset_where(const sonde_nn_dataset *set, int64_t index)
     const bool file = set->files != NULL && inside;
 
     if (set->whole != NULL && inside) {
-        return sonde_nn_dataset_where(set->whole, set->chosen[index]);
+        return sonde__dataset_where(set->whole, set->chosen[index]);
     }
     return file ? set->files[index].path : set->traits.source;
 }
@@ -426,6 +381,61 @@ sonde_err sonde_nn_dataset_split(const sonde_nn_dataset *set, int64_t count,
         *rest = left;
     }
     return SONDE_OK;
+}
+
+int64_t sonde__dataset_test_count(const sonde_nn_dataset_options *draw, int64_t count)
+{
+    const double share = draw->test_share > 0.0 ? draw->test_share : 0.1;
+
+    return SONDE_MIN(SONDE_MAX((int64_t)llround(share * (double)count), (int64_t)1),
+                     count - 1);
+}
+
+sonde_err sonde__dataset_take_split(sonde_nn_dataset *set,
+                                    const sonde_nn_dataset_options *draw,
+                                    sonde_nn_dataset **out, sonde_diag *diag)
+{
+    const int64_t count = set->traits.count;
+    sonde_nn_dataset *test = NULL, *train = NULL;
+    sonde_err err = SONDE_OK;
+
+    if (count < 2) {
+        err = sonde__fail(diag, SONDE_ERANGE, set->traits.source, "at least 2",
+                          "%" PRId64 " sample for two splits", count);
+        sonde_nn_dataset_destroy(set);
+        return err;
+    }
+    err = sonde_nn_dataset_split(set, sonde__dataset_test_count(draw, count), draw->seed,
+                                 &test, &train, diag);
+    if (err != SONDE_OK) {
+        sonde_nn_dataset_destroy(set);
+        return err;
+    }
+    *out = draw->split == SONDE_NN_TEST ? test : train;
+    sonde_nn_dataset_destroy(draw->split == SONDE_NN_TEST ? train : test);
+    (*out)->own_whole = set;
+    return SONDE_OK;
+}
+
+const char *const sonde__data_split_names[] = {
+    [SONDE_NN_TRAIN] = "train", [SONDE_NN_TEST] = "test"};
+
+bool sonde__data_find_split(const char *folder, sonde_nn_split split,
+                            const char *const *endings, size_t count,
+                            char path[SONDE__DATA_PATH])
+{
+    struct stat status;
+
+    for (size_t i = 0; i < count; i++) {
+        const int length = snprintf(path, SONDE__DATA_PATH, "%s/%s%s", folder,
+                                    sonde__data_split_names[split], endings[i]);
+
+        if (length < SONDE__DATA_PATH && stat(path, &status) == 0 &&
+            S_ISREG(status.st_mode)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* === statistics ===================================================================== */
@@ -524,8 +534,7 @@ static void count_classes(const sonde_nn_dataset *set, int64_t *counts,
 static sonde_err look_at_all(set_survey *survey, sonde_diag *diag)
 {
     const sonde_nn_dataset *set = survey->set;
-    const size_t size = sonde_nn_dataset_scratch(set);
-    void *scratch = sonde__malloc(size);
+    void *scratch = sonde__malloc(set->traits.scratch);
     sonde_err err = SONDE_OK;
 
     if (scratch == NULL) {

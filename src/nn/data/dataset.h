@@ -73,13 +73,53 @@ static inline size_t sonde__dataset_field_bytes(const sonde_nn_field *field)
     return bytes;
 }
 
+/* A place in scratch. */
+#define SONDE__DATA_ROUND(bytes) (((bytes) + 15) / 16 * 16)
+
+enum { SONDE__DATA_PATH = 4096 };
+
+/* A set that is being opened. */
+typedef struct sonde__data_opening {
+    const char *path;
+    const sonde_nn_dataset_options *options;
+    sonde_nn_dataset *set; /* to fill; sonde_nn_dataset_open destroys it after an error */
+    bool whole;            /* the set holds both splits: one is to be drawn */
+    bool split_files;      /* ARRAYS: the file has one split */
+    sonde_diag *diag;
+} sonde__data_opening;
+
+sonde_err sonde__data_open_folder(sonde__data_opening *o);
+sonde_err sonde__data_open_split(sonde__data_opening *o);
+sonde_err sonde__data_open_image(sonde__data_opening *o);
+sonde_err sonde__data_open_text(sonde__data_opening *o);
+sonde_err sonde__data_draw_text(sonde__data_opening *o);
+sonde_err sonde__data_open_arrays(sonde__data_opening *o);
+sonde_err sonde__data_open_table(sonde__data_opening *o);
+sonde_err sonde__data_draw(sonde__data_opening *o);
+
+/* What a path is. */
+bool sonde__data_is_table(const char *path);
+bool sonde__data_has_arrays(const char *path);
+bool sonde__data_is_image(const char *path);
+bool sonde__data_is_folder(const char *path);
+bool sonde__data_has_split(const char *path);
+
+/* "train", "test" */
+extern const char *const sonde__data_split_names[];
+/* The file of a split in a folder, with the first of the endings that there is. */
+bool sonde__data_find_split(const char *folder, sonde_nn_split split,
+                            const char *const *endings, size_t count,
+                            char path[SONDE__DATA_PATH]);
+
+/* The origin of a sample: its file in a folder, else the source. Borrowed. */
+SONDE_API const char *sonde__dataset_where(const sonde_nn_dataset *set, int64_t index);
 /* Copies the origin of a set: a path or a word. */
 sonde_err sonde__dataset_set_source(sonde_nn_dataset *set, const char *source,
                                     sonde_diag *diag);
 /* Count, shape and dtype from data (N, ...), whose elements must be contiguous. */
 sonde_err sonde__dataset_set_data(sonde_nn_dataset *set, const sonde_view *data,
                                   const char *where, sonde_diag *diag);
-/* Checks set->labels against the options (which may be NULL), sets the number of classes
+/* Checks set->labels against the options, sets the number of classes
  * and copies their names. */
 sonde_err sonde__dataset_set_classes(sonde_nn_dataset *set,
                                      const sonde_nn_dataset_options *options,
@@ -87,5 +127,17 @@ sonde_err sonde__dataset_set_classes(sonde_nn_dataset *set,
 /* Appends a class name. */
 sonde_err sonde__dataset_add_name(sonde_nn_dataset *set, const char *name,
                                   sonde_diag *diag);
+/* Appends a field over the contiguous elements of data (N, ...), borrowed. */
+sonde_err sonde__dataset_add_field(sonde_nn_dataset *set, const char *name,
+                                   const sonde_view *data, sonde_diag *diag);
+/* Checks that all labels, `count` of them, are 0 or more, and sets the number of classes. */
+sonde_err sonde__dataset_set_all_classes(sonde_nn_dataset *set, int64_t count,
+                                         const char *where, sonde_diag *diag);
+/* Samples of the test set among count. */
+int64_t sonde__dataset_test_count(const sonde_nn_dataset_options *draw, int64_t count);
+/* The part of a set that is the split, which owns the set. Takes set, also on failure. */
+sonde_err sonde__dataset_take_split(sonde_nn_dataset *set,
+                                    const sonde_nn_dataset_options *draw,
+                                    sonde_nn_dataset **out, sonde_diag *diag);
 
 #endif

@@ -5,26 +5,22 @@
  * any other is copied.
  */
 #include "base/fail.h"
-#include "base/given.h"
 #include "base/macros.h"
 #include "base/memory.h"
 #include "nn/data/dataset.h"
-#include "nn/data/parts.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
-enum { PATH_SIZE = 4096, NAME_SIZE = 256 };
+enum { PATH_SIZE = SONDE__DATA_PATH, NAME_SIZE = 256 };
 
 static const char *const input_names[] = {"x",      "X",      "data",  "input",
                                           "inputs", "images", "image", "features"};
 static const char *const target_names[] = {"y",       "Y",     "target",
                                            "targets", "label", "labels"};
-static const char *const endings[] = {"npz", "safetensors"};
-static const char *const splits[] = {
-    [SONDE_NN_TRAIN] = "train", [SONDE_NN_TEST] = "test"};
+static const char *const endings[] = {".npz", ".safetensors"};
 
 /* --- files ---------------------------------------------------------------------------- */
 
@@ -35,19 +31,10 @@ static bool is_there(const char *path)
     return stat(path, &status) == 0 && S_ISREG(status.st_mode);
 }
 
-/* The file of a split in a folder. */
 static bool find_split_file(const char *folder, sonde_nn_split split,
                             char path[PATH_SIZE])
 {
-    for (size_t i = 0; i < SONDE_COUNT_OF(endings); i++) {
-        const int length =
-            snprintf(path, PATH_SIZE, "%s/%s.%s", folder, splits[split], endings[i]);
-
-        if (length > 0 && length < PATH_SIZE && is_there(path)) {
-            return true;
-        }
-    }
-    return false;
+    return sonde__data_find_split(folder, split, endings, SONDE_COUNT_OF(endings), path);
 }
 
 /* Whether a folder has an array by one of the names that are looked for. */
@@ -70,61 +57,50 @@ static bool has_npy(const char *folder)
     return false;
 }
 
-bool sonde_nn_dataset_is_arrays(const char *path)
+bool sonde__data_has_arrays(const char *path)
 {
     char file[PATH_SIZE];
 
-    return path != NULL &&
-           (sonde__data_is_arrays(path) || find_split_file(path, SONDE_NN_TRAIN, file) ||
-            find_split_file(path, SONDE_NN_TEST, file) || has_npy(path));
+    return sonde__data_is_arrays(path) || find_split_file(path, SONDE_NN_TRAIN, file) ||
+           find_split_file(path, SONDE_NN_TEST, file) || has_npy(path);
 }
 
 /* --- arrays --------------------------------------------------------------------------- */
 
-/* Arrays that are being made a data set. */
-typedef struct array_opening {
-    const sonde_nn_arrays_options *options;
-    const char *path;
-    sonde_nn_dataset *set;
-    sonde__data_arrays *arrays; /* the set's */
-    bool split_files;           /* of the splits: an array is that of the split */
-    bool whole;                 /* an array holds both splits */
-    sonde_diag *diag;
-} array_opening;
-
 /* The array of a name for the split; NULL: none. *whole: it holds both. */
-static const sonde_view *find_array(const array_opening *o, const char *name, bool *whole)
+static const sonde_view *find_array(const sonde__data_opening *o, const char *name,
+                                    bool *whole)
 {
-    const char *split = splits[o->options->split];
+    const char *split = sonde__data_split_names[o->options->split];
     char both[NAME_SIZE];
     const sonde_view *view = NULL;
 
     for (int i = 0; i < 2 && view == NULL && !o->split_files; i++) {
         (void)snprintf(both, sizeof both, "%.200s_%.20s", i == 0 ? name : split,
                        i == 0 ? split : name);
-        view = sonde__data_arrays_find(o->arrays, both);
+        view = sonde__data_arrays_find(o->set->arrays, both);
     }
     *whole = view == NULL && !o->split_files;
-    return view != NULL ? view : sonde__data_arrays_find(o->arrays, name);
+    return view != NULL ? view : sonde__data_arrays_find(o->set->arrays, name);
 }
 
-static sonde_err fail_missing(const array_opening *o, const char *name)
+static sonde_err fail_missing(const sonde__data_opening *o, const char *name)
 {
-    const size_t count = sonde__data_arrays_count(o->arrays);
+    const size_t count = sonde__data_arrays_count(o->set->arrays);
     char all[200] = "";
 
     for (size_t i = 0; i < count; i++) {
         const size_t used = strlen(all);
 
         (void)snprintf(all + used, sizeof all - used, "%s%.60s", i > 0 ? ", " : "",
-                       sonde__data_arrays_name(o->arrays, i));
+                       sonde__data_arrays_name(o->set->arrays, i));
     }
     return sonde__fail(o->diag, SONDE_ENOTFOUND, o->path, count > 0 ? all : "an array",
                        "no array '%s'", name);
 }
 
 /* The first of names that there is; names has count entries. */
-static const char *find_name(const array_opening *o, const char *const *names,
+static const char *find_name(const sonde__data_opening *o, const char *const *names,
                              size_t count)
 {
     bool whole = false;
@@ -138,7 +114,7 @@ static const char *find_name(const array_opening *o, const char *const *names,
 }
 
 /* Says that array `name` has as many samples as the data. */
-static sonde_err check_count(const array_opening *o, const char *name,
+static sonde_err check_count(const sonde__data_opening *o, const char *name,
                              const sonde_view *view)
 {
     const int64_t count = o->set->traits.count;
@@ -154,7 +130,7 @@ static sonde_err check_count(const array_opening *o, const char *name,
 }
 
 /* Contiguous elements of the dtype: the array's, or a new block in *owned. */
-static sonde_err have_elements(const array_opening *o, const sonde_view *view,
+static sonde_err have_elements(const sonde__data_opening *o, const sonde_view *view,
                                sonde_dtype dtype, sonde_view *out, void **owned)
 {
     const size_t size = sonde_dtype_size(dtype);
@@ -195,7 +171,7 @@ static sonde_view at_least_two(const sonde_view *view)
     return wide;
 }
 
-static sonde_err refuse_rank(const array_opening *o, const char *name,
+static sonde_err refuse_rank(const sonde__data_opening *o, const char *name,
                              const sonde_view *view)
 {
     char text[96];
@@ -205,7 +181,7 @@ static sonde_err refuse_rank(const array_opening *o, const char *name,
                        sonde_shape_text(view->rank, view->shape, text, sizeof text));
 }
 
-static sonde_err refuse_dtype(const array_opening *o, const char *name,
+static sonde_err refuse_dtype(const sonde__data_opening *o, const char *name,
                               const sonde_view *view, const char *expected)
 {
     return sonde__fail(o->diag, SONDE_EDTYPE, o->path, expected, "'%s' is %s", name,
@@ -213,7 +189,7 @@ static sonde_err refuse_dtype(const array_opening *o, const char *name,
 }
 
 /* The first input. */
-static sonde_err add_data(array_opening *o, const char *name)
+static sonde_err add_data(sonde__data_opening *o, const char *name)
 {
     const sonde_view *view = find_array(o, name, &o->whole);
     sonde_dtype dtype = SONDE_F32;
@@ -246,8 +222,8 @@ static sonde_err add_data(array_opening *o, const char *name)
 }
 
 /* An array that is a further input, or the target of numbers. */
-static sonde_err add_field(array_opening *o, const char *name, const sonde_view *view,
-                           sonde_dtype dtype)
+static sonde_err add_field(sonde__data_opening *o, const char *name,
+                           const sonde_view *view, sonde_dtype dtype)
 {
     const size_t k = o->set->traits.field_count;
     sonde_view wide, data;
@@ -266,7 +242,8 @@ static sonde_err add_field(array_opening *o, const char *name, const sonde_view 
 }
 
 /* The classes, one a sample or one a position. */
-static sonde_err add_classes(array_opening *o, const char *name, const sonde_view *view)
+static sonde_err add_classes(sonde__data_opening *o, const char *name,
+                             const sonde_view *view)
 {
     sonde_nn_dataset *set = o->set;
     const bool one = view->rank == 1 || (view->rank == 2 && view->shape[1] == 1);
@@ -284,7 +261,7 @@ static sonde_err add_classes(array_opening *o, const char *name, const sonde_vie
     return sonde__dataset_set_all_classes(set, sonde_view_count(view), o->path, o->diag);
 }
 
-static sonde_err add_target(array_opening *o)
+static sonde_err add_target(sonde__data_opening *o)
 {
     const char *asked = o->options->target;
     const char *name =
@@ -307,16 +284,16 @@ static sonde_err add_target(array_opening *o)
     return err;
 }
 
-static sonde_err add_all(array_opening *o)
+static sonde_err add_all(sonde__data_opening *o)
 {
-    const sonde_nn_arrays_options *options = o->options;
+    const sonde_nn_dataset_options *options = o->options;
     const char *first = options->input_count > 0
                             ? options->inputs[0]
                             : find_name(o, input_names, SONDE_COUNT_OF(input_names));
     sonde_err err = SONDE_OK;
 
-    if (first == NULL && sonde__data_arrays_count(o->arrays) == 1) {
-        first = sonde__data_arrays_name(o->arrays, 0);
+    if (first == NULL && sonde__data_arrays_count(o->set->arrays) == 1) {
+        first = sonde__data_arrays_name(o->set->arrays, 0);
     }
     err = add_data(o, first != NULL ? first : input_names[0]);
     for (size_t i = 1; i < options->input_count && err == SONDE_OK; i++) {
@@ -332,68 +309,28 @@ static sonde_err add_all(array_opening *o)
 
 /* --- the whole ------------------------------------------------------------------------ */
 
-static sonde_err check_options(const sonde_nn_arrays_options *options, sonde_diag *diag)
-{
-    if (options->input_count > SONDE_NN_FIELDS ||
-        (unsigned)options->split > SONDE_NN_TEST) {
-        return sonde__fail(diag, SONDE_EINVAL, "arrays", "at most 6 inputs, a split",
-                           "%zu inputs, split %d", options->input_count,
-                           (int)options->split);
-    }
-    return sonde__dataset_check_share(options->test_share, diag);
-}
-
-static sonde_err open_set(array_opening *o)
+sonde_err sonde__data_open_arrays(sonde__data_opening *o)
 {
     char file[PATH_SIZE];
-    struct stat status;
-    const bool folder = stat(o->path, &status) == 0 && S_ISDIR(status.st_mode);
 
-    (void)snprintf(file, sizeof file, "%s", o->path);
-    if (folder && (find_split_file(o->path, SONDE_NN_TRAIN, file) ||
-                   find_split_file(o->path, SONDE_NN_TEST, file))) {
+    if (o->options->input_count > SONDE_NN_FIELDS) {
+        return sonde__fail(o->diag, SONDE_EINVAL, "arrays", "at most 6 inputs",
+                           "%zu inputs", o->options->input_count);
+    }
+    if (sonde__data_is_folder(o->path) &&
+        (find_split_file(o->path, SONDE_NN_TRAIN, file) ||
+         find_split_file(o->path, SONDE_NN_TEST, file))) {
         o->split_files = true;
         if (!find_split_file(o->path, o->options->split, file)) {
             return sonde__fail(o->diag, SONDE_ENOTFOUND, o->path, "both splits",
                                "no file %s.npz or %s.safetensors",
-                               splits[o->options->split], splits[o->options->split]);
+                               sonde__data_split_names[o->options->split],
+                               sonde__data_split_names[o->options->split]);
         }
     } else {
         (void)snprintf(file, sizeof file, "%s", o->path);
     }
     SONDE__TRY(sonde__dataset_set_source(o->set, file, o->diag));
     SONDE__TRY(sonde__data_arrays_open(file, &o->set->arrays, o->diag));
-    o->arrays = o->set->arrays;
     return add_all(o);
-}
-
-sonde_err sonde_nn_dataset_open_arrays(const char *path,
-                                       const sonde_nn_arrays_options *given,
-                                       sonde_nn_dataset **out, sonde_diag *diag)
-{
-    SONDE__NEEDS_AS(diag, "path, options, out", path, given, out);
-    sonde_nn_arrays_options options;
-    SONDE__TAKE(sonde_nn_arrays_options, &options, given, diag);
-    array_opening o = {.options = &options, .path = path, .diag = diag};
-    sonde_err err = check_options(&options, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    o.set = sonde__calloc(1, sizeof *o.set);
-    if (o.set == NULL) {
-        return sonde__fail_nomem(diag, "a data set");
-    }
-    err = open_set(&o);
-    if (err != SONDE_OK) {
-        sonde_nn_dataset_destroy(o.set);
-        return err;
-    }
-    if (!o.whole) {
-        *out = o.set;
-        return SONDE_OK;
-    }
-    return sonde__dataset_take_split(
-        o.set, &(sonde__data_draw){options.split, options.test_share, options.seed}, out,
-        diag);
 }

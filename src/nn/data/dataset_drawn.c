@@ -4,11 +4,9 @@
  * Each number is a function of the seed, the array and its place alone.
  */
 #include "base/fail.h"
-#include "base/given.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "nn/data/dataset.h"
-#include "nn/data/parts.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -52,10 +50,10 @@ static void draw(const sonde_view *view, uint64_t seed, uint64_t stream, int64_t
     }
 }
 
-static sonde_err draw_data(const sonde_nn_draw_options *options, sonde_nn_dataset *set,
+static sonde_err draw_data(const sonde_nn_dataset_options *options, sonde_nn_dataset *set,
                            sonde_diag *diag)
 {
-    const sonde_nn_field *field = &options->inputs[0];
+    const sonde_nn_field *field = &options->fields[0];
     const sonde_view view = make_view(field, options->count);
     sonde_err err = SONDE_OK;
 
@@ -63,7 +61,7 @@ static sonde_err draw_data(const sonde_nn_draw_options *options, sonde_nn_datase
         return sonde__fail_nomem(diag, "samples to draw");
     }
     set->owned_data = view.data;
-    draw(&view, options->seed, 0, options->ids);
+    draw(&view, options->seed, 0, options->id_count);
     err = sonde__dataset_set_data(set, &view, "synthetic data", diag);
     set->traits.rank = field->rank; /* (H, W) stays so */
     memcpy(set->traits.shape, field->shape, sizeof field->shape);
@@ -71,7 +69,7 @@ static sonde_err draw_data(const sonde_nn_draw_options *options, sonde_nn_datase
     return err;
 }
 
-static sonde_err draw_field(const sonde_nn_draw_options *options,
+static sonde_err draw_field(const sonde_nn_dataset_options *options,
                             const sonde_nn_field *field, sonde_nn_dataset *set,
                             sonde_diag *diag)
 {
@@ -82,15 +80,15 @@ static sonde_err draw_field(const sonde_nn_draw_options *options,
         return sonde__fail_nomem(diag, "samples to draw");
     }
     set->owned_fields[k] = view.data;
-    draw(&view, options->seed, 1 + k, options->ids);
+    draw(&view, options->seed, 1 + k, options->id_count);
     return sonde__dataset_add_field(set, field->name != NULL ? field->name : "", &view,
                                     diag);
 }
 
-static sonde_err draw_target(const sonde_nn_draw_options *options, sonde_nn_dataset *set,
-                             sonde_diag *diag)
+static sonde_err draw_target(const sonde_nn_dataset_options *options,
+                             sonde_nn_dataset *set, sonde_diag *diag)
 {
-    sonde_nn_field target = options->target;
+    sonde_nn_field target = options->target_field;
     sonde_view view;
 
     if (options->numbers) {
@@ -116,7 +114,7 @@ static sonde_err draw_target(const sonde_nn_draw_options *options, sonde_nn_data
     return SONDE_OK;
 }
 
-static sonde_err check(const sonde_nn_draw_options *options, sonde_diag *diag)
+static sonde_err check(const sonde_nn_dataset_options *options, sonde_diag *diag)
 {
     const size_t most = SONDE_NN_FIELDS - (options->numbers ? 1 : 0);
 
@@ -124,46 +122,31 @@ static sonde_err check(const sonde_nn_draw_options *options, sonde_diag *diag)
         return sonde__fail(diag, SONDE_ERANGE, "count", "1 to 16777216",
                            "%" PRId64 " samples", options->count);
     }
-    if (options->input_count < 1 || options->input_count > most || options->classes < 0 ||
-        options->ids < 0 || options->target.rank < 0 ||
-        options->target.rank > SONDE_NN_SAMPLE_DIMS) {
+    if (options->field_count < 1 || options->field_count > most || options->classes < 0 ||
+        options->id_count < 0 || options->target_field.rank < 0 ||
+        options->target_field.rank > SONDE_NN_SAMPLE_DIMS) {
         return sonde__fail(diag, SONDE_EINVAL, "options", "at least one input",
                            "%zu inputs, %" PRId64 " classes, %" PRId64 " ids",
-                           options->input_count, options->classes, options->ids);
+                           options->field_count, options->classes, options->id_count);
     }
-    for (size_t i = 0; i < options->input_count; i++) {
-        if (options->inputs[i].rank < 1 ||
-            options->inputs[i].rank > SONDE_NN_SAMPLE_DIMS) {
+    for (size_t i = 0; i < options->field_count; i++) {
+        if (options->fields[i].rank < 1 ||
+            options->fields[i].rank > SONDE_NN_SAMPLE_DIMS) {
             return sonde__fail(diag, SONDE_ESHAPE, "inputs", "1 to 3 dimensions a sample",
-                               "input %zu has %d", i, options->inputs[i].rank);
+                               "input %zu has %d", i, options->fields[i].rank);
         }
     }
     return SONDE_OK;
 }
 
-sonde_err sonde_nn_dataset_draw(const sonde_nn_draw_options *given,
-                                sonde_nn_dataset **out, sonde_diag *diag)
+sonde_err sonde__data_draw(sonde__data_opening *o)
 {
-    SONDE__NEEDS_AS(diag, "options, out", given, out);
-    sonde_nn_draw_options options;
-    SONDE__TAKE(sonde_nn_draw_options, &options, given, diag);
-    SONDE__TRY(check(&options, diag));
-    sonde_nn_dataset *set = sonde__calloc(1, sizeof *set);
-    sonde_err err = SONDE_OK;
-
-    if (set == NULL) {
-        return sonde__fail_nomem(diag, "a data set");
+    const sonde_nn_dataset_options *options = o->options;
+    SONDE__TRY(check(options, o->diag));
+    SONDE__TRY(sonde__dataset_set_source(o->set, "synthetic data", o->diag));
+    SONDE__TRY(draw_data(options, o->set, o->diag));
+    for (size_t i = 1; i < options->field_count; i++) {
+        SONDE__TRY(draw_field(options, &options->fields[i], o->set, o->diag));
     }
-    SONDE__TRY_GO(sonde__dataset_set_source(set, "synthetic data", diag));
-    SONDE__TRY_GO(draw_data(&options, set, diag));
-    for (size_t i = 1; i < options.input_count; i++) {
-        SONDE__TRY_GO(draw_field(&options, &options.inputs[i], set, diag));
-    }
-    SONDE__TRY_GO(draw_target(&options, set, diag));
-    *out = set;
-    return SONDE_OK;
-
-error:
-    sonde_nn_dataset_destroy(set);
-    return err;
+    return draw_target(options, o->set, o->diag);
 }

@@ -12,14 +12,12 @@
  */
 #include "nn/data/dataset_table.h"
 #include "base/fail.h"
-#include "base/given.h"
 #include "base/macros.h"
 #include "base/memory.h"
 #include "base/point.h"
 #include "base/python_run.h"
 #include "nn/data/dataset.h"
 #include "nn/data/input.h"
-#include "nn/data/parts.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -29,7 +27,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { CATEGORIES_MAX = 256, PATH_SIZE = 4096 };
+enum { CATEGORIES_MAX = 256, PATH_SIZE = SONDE__DATA_PATH };
 
 /* --- files ---------------------------------------------------------------------------- */
 
@@ -42,47 +40,33 @@ static bool ends_with(const char *path, const char *ending)
     return length > tail && strcmp(path + length - tail, ending) == 0;
 }
 
-/* The table of a split in a folder. */
-static bool find_file(const char *folder, const char *split, char path[PATH_SIZE])
+static bool find_file(const char *folder, sonde_nn_split split, char path[PATH_SIZE])
 {
-    struct stat status;
-
-    for (size_t i = 0; i < SONDE_COUNT_OF(endings); i++) {
-        const int length =
-            snprintf(path, PATH_SIZE, "%s/%s%s", folder, split, endings[i]);
-
-        if (length < PATH_SIZE && stat(path, &status) == 0 && S_ISREG(status.st_mode)) {
-            return true;
-        }
-    }
-    return false;
+    return sonde__data_find_split(folder, split, endings, SONDE_COUNT_OF(endings), path);
 }
 
-bool sonde_nn_dataset_is_table(const char *path)
+bool sonde__data_is_table(const char *path)
 {
     char file[PATH_SIZE];
 
-    for (size_t i = 0; path != NULL && i < SONDE_COUNT_OF(endings); i++) {
+    for (size_t i = 0; i < SONDE_COUNT_OF(endings); i++) {
         if (ends_with(path, endings[i])) {
             return true;
         }
     }
-    return path != NULL && find_file(path, "train", file);
+    return find_file(path, SONDE_NN_TRAIN, file);
 }
 
 /* The files of the path. */
 static sonde_err find_files(sonde__data_table *t)
 {
-    struct stat status;
-    const bool folder = stat(t->path, &status) == 0 && S_ISDIR(status.st_mode);
-
-    if (!folder) {
+    if (!sonde__data_is_folder(t->path)) {
         (void)snprintf(t->paths[0], PATH_SIZE, "%s", t->path);
         return SONDE_OK;
     }
-    const bool train = find_file(t->path, "train", t->paths[0]);
+    const bool train = find_file(t->path, SONDE_NN_TRAIN, t->paths[0]);
 
-    if (!train || !find_file(t->path, "test", t->paths[1])) {
+    if (!train || !find_file(t->path, SONDE_NN_TEST, t->paths[1])) {
         return sonde__fail(
             t->diag, SONDE_ENOTFOUND, t->path, "train.csv and test.csv, or .parquet",
             "the folder has no table %s", train ? "test.csv" : "train.csv");
@@ -351,8 +335,8 @@ static sonde_err find_target(const sonde__data_table *t, const char *wanted,
 }
 
 /* Reads the values of the inputs: those named, or all columns with a name but the target. */
-static sonde_err read_inputs(sonde__data_table *t, const sonde_nn_table_options *options,
-                             size_t target)
+static sonde_err read_inputs(sonde__data_table *t,
+                             const sonde_nn_dataset_options *options, size_t target)
 {
     for (size_t i = 0; options->input_count == 0 && i < t->count; i++) {
         if (i != target && t->columns[i].name[0] != '\0') {
@@ -375,9 +359,8 @@ static sonde_err read_inputs(sonde__data_table *t, const sonde_nn_table_options 
 
 /* Marks the training rows: those of the first file, or those that are drawn. */
 static sonde_err mark_training(sonde__data_table *t,
-                               const sonde_nn_table_options *options)
+                               const sonde_nn_dataset_options *options)
 {
-    const sonde__data_draw draw = {options->split, options->test_share, options->seed};
     const sonde_nn_dataset all = {.traits = {.count = t->rows, .source = t->path}};
     sonde_nn_dataset *test = NULL;
 
@@ -399,8 +382,8 @@ static sonde_err mark_training(sonde__data_table *t,
         return sonde__fail(t->diag, SONDE_ERANGE, t->path, "at least 2",
                            "%" PRId64 " rows for two splits", t->rows);
     }
-    SONDE__TRY(sonde_nn_dataset_split(&all, sonde__dataset_test_count(&draw, t->rows),
-                                      draw.seed, &test, NULL, t->diag));
+    SONDE__TRY(sonde_nn_dataset_split(&all, sonde__dataset_test_count(options, t->rows),
+                                      options->seed, &test, NULL, t->diag));
     memset(t->training, true, (size_t)t->rows);
     for (int64_t i = 0; i < test->traits.count; i++) {
         t->training[test->chosen[i]] = false;
@@ -486,13 +469,13 @@ static sonde_err place_texts(const sonde__data_table *t, sonde__data_column *col
 /* --- the data set --------------------------------------------------------------------- */
 
 /* The inputs of a column, width of them, in one row. */
-static void put_inputs(const sonde__data_column *column, double value, bool standardise,
+static void put_inputs(const sonde__data_column *column, double value, bool standardize,
                        float *out)
 {
     if (column->numbers) {
         const double number = isnan(value) ? column->mean : value;
 
-        *out = (float)(standardise ? (number - column->mean) / column->spread : number);
+        *out = (float)(standardize ? (number - column->mean) / column->spread : number);
         return;
     }
     for (int64_t k = 0; k < column->width; k++) {
@@ -500,7 +483,7 @@ static void put_inputs(const sonde__data_column *column, double value, bool stan
     }
 }
 
-static sonde_err put_data(sonde__data_table *t, const sonde_nn_table_options *options,
+static sonde_err put_data(sonde__data_table *t, const sonde_nn_dataset_options *options,
                           sonde_nn_dataset *set)
 {
     const bool train = options->split == SONDE_NN_TRAIN;
@@ -535,7 +518,7 @@ static sonde_err put_data(sonde__data_table *t, const sonde_nn_table_options *op
         for (size_t k = 0; k < t->count && t->training[i] == train; k++) {
             if (t->columns[k].values != NULL) {
                 put_inputs(&t->columns[k], t->columns[k].values[i],
-                           !options->no_standardise, out);
+                           !options->no_standardize, out);
                 out += t->columns[k].width;
             }
         }
@@ -615,7 +598,7 @@ static sonde_err put_classes(const sonde__data_table *t, sonde__data_column *col
                : name_classes(t, column, set);
 }
 
-static sonde_err fill(sonde__data_table *t, const sonde_nn_table_options *options,
+static sonde_err fill(sonde__data_table *t, const sonde_nn_dataset_options *options,
                       sonde_nn_dataset *set)
 {
     const bool train = options->split == SONDE_NN_TRAIN;
@@ -637,34 +620,17 @@ static sonde_err fill(sonde__data_table *t, const sonde_nn_table_options *option
                             : put_classes(t, &t->columns[target], train, set);
 }
 
-sonde_err sonde_nn_dataset_open_table(const char *path,
-                                      const sonde_nn_table_options *given,
-                                      sonde_nn_dataset **out, sonde_diag *diag)
+sonde_err sonde__data_open_table(sonde__data_opening *o)
 {
-    SONDE__NEEDS_AS(diag, "path, options, out", path, given, out);
-    sonde_nn_table_options options;
-    SONDE__TAKE(sonde_nn_table_options, &options, given, diag);
-    SONDE__TRY(sonde__dataset_check_share(options.test_share, diag));
     sonde__data_table *t = sonde__calloc(1, sizeof *t);
-    sonde_nn_dataset *set = sonde__calloc(1, sizeof *set);
-    sonde_err err = SONDE_OK;
 
-    if (t == NULL || set == NULL) {
-        err = sonde__fail_nomem(diag, "a data set");
-        goto done;
+    if (t == NULL) {
+        return sonde__fail_nomem(o->diag, "a data set");
     }
-    SONDE__TRY_DONE(sonde__data_table_read(t, path, diag));
-    err = fill(t, &options, set);
+    sonde_err err = sonde__data_table_read(t, o->path, o->diag);
 
-done:
-    if (t != NULL) {
-        sonde__data_table_fini(t);
-    }
+    err = err == SONDE_OK ? fill(t, o->options, o->set) : err;
+    sonde__data_table_fini(t);
     sonde__free(t);
-    if (err != SONDE_OK) {
-        sonde_nn_dataset_destroy(set);
-        return err;
-    }
-    *out = set;
-    return SONDE_OK;
+    return err;
 }

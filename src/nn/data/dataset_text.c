@@ -14,35 +14,21 @@
 #include "base/random.h"
 #include "nn/data/dataset.h"
 #include "nn/data/input.h"
-#include "base/given.h"
+
+#include <sonde/text.h>
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
-enum { VOCABULARY = 256, PATH_SIZE = 4096 };
-
-/* Bytes that grow. */
-typedef struct text {
-    char *bytes;
-    size_t size, capacity;
-} text;
-
-static sonde_err append(text *t, const void *bytes, size_t size, sonde_diag *diag)
-{
-    if (!sonde__reserve(&t->bytes, &t->capacity, t->size + size, 1)) {
-        return sonde__fail_nomem(diag, "a text");
-    }
-    memcpy(t->bytes + t->size, bytes, size);
-    t->size += size;
-    return SONDE_OK;
-}
+enum { VOCABULARY = 256, PATH_SIZE = SONDE__DATA_PATH };
 
 /* --- tokens --------------------------------------------------------------------------- */
 
 /* The part of a text that is the split. */
-static void cut_split(const sonde_nn_text_options *options, size_t *first, size_t *size)
+static void cut_split(const sonde_nn_dataset_options *options, size_t *first,
+                      size_t *size)
 {
     const double share = options->test_share > 0.0 ? options->test_share : 0.1;
     const size_t train = (size_t)((double)*size * (1.0 - share));
@@ -51,26 +37,18 @@ static void cut_split(const sonde_nn_text_options *options, size_t *first, size_
     *size = options->split == SONDE_NN_TEST ? *size - train : train;
 }
 
-static sonde_err check_options(const sonde_nn_text_options *options, sonde_diag *diag)
+static sonde_err check_length(const sonde_nn_dataset_options *options, sonde_diag *diag)
 {
-    if ((unsigned)options->split > SONDE_NN_TEST) {
-        return sonde__fail(diag, SONDE_EINVAL, "split", "a sonde_nn_split", "split %d",
-                           (int)options->split);
-    }
     if (options->length < 1 || options->length > (1 << 20)) {
         return sonde__fail(diag, SONDE_EINVAL, "length", "1 to 1048576",
                            "%" PRId64 " tokens a sample", options->length);
-    }
-    if (!(options->test_share >= 0.0 && options->test_share < 1.0)) {
-        return sonde__fail(diag, SONDE_EINVAL, "test_share", "0 to below 1", "it is %g",
-                           options->test_share);
     }
     return SONDE_OK;
 }
 
 /* The tokens of the set's text, which become its data and labels. */
 static sonde_err fill(sonde_nn_dataset *set, const char *bytes, size_t size,
-                      const sonde_nn_text_options *options, const char *source,
+                      const sonde_nn_dataset_options *options, const char *source,
                       sonde_diag *diag)
 {
     const sonde_nn_tokenizer *tokenizer = options->tokenizer;
@@ -109,80 +87,47 @@ static sonde_err fill(sonde_nn_dataset *set, const char *bytes, size_t size,
     return sonde__dataset_set_source(set, source, diag);
 }
 
-/* A set over size bytes of text. */
-static sonde_err make_set(const char *bytes, size_t size,
-                          const sonde_nn_text_options *options, const char *source,
-                          sonde_nn_dataset **out, sonde_diag *diag)
-{
-    sonde_nn_dataset *set = sonde__calloc(1, sizeof *set);
-
-    if (set == NULL) {
-        return sonde__fail_nomem(diag, "a text");
-    }
-    const sonde_err err = fill(set, bytes, size, options, source, diag);
-
-    if (err != SONDE_OK) {
-        sonde_nn_dataset_destroy(set);
-        return err;
-    }
-    *out = set;
-    return SONDE_OK;
-}
-
 /* --- files ---------------------------------------------------------------------------- */
 
-static bool is_file(const char *path)
-{
-    struct stat status;
-
-    return stat(path, &status) == 0 && S_ISREG(status.st_mode);
-}
-
 /* The file of a split in a folder; *whole: it holds both splits. */
-static sonde_err find_file(const char *folder, sonde_nn_split split, char path[PATH_SIZE],
-                           bool *whole, sonde_diag *diag)
+static sonde_err find_file(const sonde__data_opening *o, char path[PATH_SIZE],
+                           bool *whole)
 {
-    static const char *const names[] = {"train.txt", "test.txt", "input.txt"};
+    static const char *const ending = ".txt";
+    const char *split = sonde__data_split_names[o->options->split];
 
-    for (int i = 0; i < 2; i++) {
-        const int length =
-            snprintf(path, PATH_SIZE, "%s/%s", folder, names[i == 0 ? (int)split : 2]);
-
-        *whole = i == 1;
-        if (length > 0 && length < PATH_SIZE && is_file(path)) {
-            return SONDE_OK;
-        }
+    *whole = false;
+    if (sonde__data_find_split(o->path, o->options->split, &ending, 1, path)) {
+        return SONDE_OK;
     }
-    return sonde__fail(
-        diag, SONDE_ENOTFOUND, folder,
-        "a text file, or a folder with train.txt and test.txt, or input.txt", "no %s",
-        names[split]);
+    *whole = true;
+    (void)snprintf(path, PATH_SIZE, "%s/input.txt", o->path);
+    return access(path, F_OK) == 0
+               ? SONDE_OK
+               : sonde__fail(
+                     o->diag, SONDE_ENOTFOUND, o->path,
+                     "a text file, or a folder with train.txt and test.txt, or input.txt",
+                     "no %s.txt", split);
 }
 
-sonde_err sonde_nn_dataset_open_text(const char *path,
-                                     const sonde_nn_text_options *options,
-                                     sonde_nn_dataset **out, sonde_diag *diag)
+sonde_err sonde__data_open_text(sonde__data_opening *o)
 {
-    SONDE__NEEDS(diag, path, options, out);
-    sonde_nn_text_options taken;
-    SONDE__TAKE(sonde_nn_text_options, &taken, options, diag);
     char file[PATH_SIZE];
-    struct stat status;
     bool whole = true;
     sonde__data_input input;
-    SONDE__TRY(check_options(&taken, diag));
-    (void)snprintf(file, sizeof file, "%s", path);
-    if (stat(path, &status) == 0 && S_ISDIR(status.st_mode)) {
-        SONDE__TRY(find_file(path, taken.split, file, &whole, diag));
+    SONDE__TRY(check_length(o->options, o->diag));
+    (void)snprintf(file, sizeof file, "%s", o->path);
+    if (sonde__data_is_folder(o->path)) {
+        SONDE__TRY(find_file(o, file, &whole));
     }
-    SONDE__TRY(sonde__data_input_read(&input, file, false, diag));
+    SONDE__TRY(sonde__data_input_read(&input, file, false, o->diag));
     size_t first = 0, size = input.size;
 
     if (whole) {
-        cut_split(&taken, &first, &size);
+        cut_split(o->options, &first, &size);
     }
     const sonde_err err =
-        make_set((const char *)input.bytes + first, size, &taken, file, out, diag);
+        fill(o->set, (const char *)input.bytes + first, size, o->options, file, o->diag);
 
     sonde__data_input_fini(&input);
     return err;
@@ -209,10 +154,8 @@ static const char *const places[] = {"near", "behind",  "under",  "above",
                                      "with", "without", "before", "after"};
 
 typedef struct writer {
-    text *text;
+    sonde_text text;
     uint64_t seed, drawn;
-    sonde_err err;
-    sonde_diag *diag;
 } writer;
 
 static uint64_t draw(writer *w, uint64_t bound)
@@ -222,9 +165,7 @@ static uint64_t draw(writer *w, uint64_t bound)
 
 static void say(writer *w, const char *word)
 {
-    if (w->err == SONDE_OK) {
-        w->err = append(w->text, word, strlen(word), w->diag);
-    }
+    sonde_text_add(&w->text, word);
 }
 
 #define SAY_ANY(w, words) say((w), (words)[draw((w), SONDE_COUNT_OF(words))])
@@ -271,34 +212,23 @@ static void say_sentence(writer *w)
     say(w, draw(w, 6) == 0 ? ".\n" : ". ");
 }
 
-sonde_err sonde_nn_dataset_draw_text(uint64_t seed, int64_t bytes,
-                                     const sonde_nn_text_options *options,
-                                     sonde_nn_dataset **out, sonde_diag *diag)
+sonde_err sonde__data_draw_text(sonde__data_opening *o)
 {
-    SONDE__NEEDS(diag, options, out);
-    sonde_nn_text_options taken;
-    SONDE__TAKE(sonde_nn_text_options, &taken, options, diag);
-    text t = {0};
-    writer w = {.text = &t, .seed = seed, .diag = diag};
-    size_t first = 0, size = 0;
-    sonde_err err = check_options(&taken, diag);
-
-    if (err != SONDE_OK) {
-        return err;
+    writer w = {.seed = o->options->seed};
+    size_t first = 0, size = (size_t)o->options->count;
+    SONDE__TRY(check_length(o->options, o->diag));
+    if (o->options->count < 1 || o->options->count > (1 << 28)) {
+        return sonde__fail(o->diag, SONDE_EINVAL, "count", "1 to 268435456",
+                           "a text of %" PRId64 " bytes", o->options->count);
     }
-    if (bytes < 1 || bytes > (1 << 28)) {
-        return sonde__fail(diag, SONDE_EINVAL, "bytes", "1 to 268435456",
-                           "a text of %" PRId64 " bytes", bytes);
-    }
-    while (w.err == SONDE_OK && t.size < (size_t)bytes) {
+    while (!w.text.failed && w.text.length < size) {
         say_sentence(&w);
     }
-    err = w.err;
-    if (err == SONDE_OK) {
-        size = (size_t)bytes;
-        cut_split(&taken, &first, &size);
-        err = make_set(t.bytes + first, size, &taken, "drawn text", out, diag);
-    }
-    sonde__free(t.bytes);
+    cut_split(o->options, &first, &size);
+    const sonde_err err = w.text.failed ? sonde__fail_nomem(o->diag, "a text")
+                                        : fill(o->set, w.text.data + first, size,
+                                               o->options, "drawn text", o->diag);
+
+    sonde_text_fini(&w.text);
     return err;
 }

@@ -58,7 +58,7 @@ static const public_set public_sets[] = {
 
 /* The download of one file. */
 typedef struct fetch_job {
-    const sonde_nn_remote_file *file;
+    const sonde__data_remote_file *file;
     const char *path;
     const sonde_nn_fetch_options *options;
     char part[PATH_SIZE];
@@ -306,8 +306,8 @@ static sonde_err fetch(fetch_job *job)
     return err;
 }
 
-sonde_err sonde_nn_fetch_file(const sonde_nn_remote_file *file, const char *path,
-                              const sonde_nn_fetch_options *given, sonde_diag *diag)
+sonde_err sonde__data_fetch_file(const sonde__data_remote_file *file, const char *path,
+                                 const sonde_nn_fetch_options *given, sonde_diag *diag)
 {
     SONDE__NEEDS(diag, file, path);
     sonde_nn_fetch_options taken;
@@ -354,7 +354,7 @@ static sonde_err fetch_all(const public_set *set, const char *dir,
     SONDE__TRY(sonde__data_make_folders(dir, diag));
     for (size_t i = 0; i < FILES; i++) {
         char url[URL_SIZE], path[PATH_SIZE];
-        const sonde_nn_remote_file file = {url, set->sha256[i], true};
+        const sonde__data_remote_file file = {url, set->sha256[i], true};
         const int a = snprintf(url, sizeof url, "%s/%s", address, file_names[i]);
         const int b = snprintf(path, sizeof path, "%s/%s", dir, file_names[i]);
 
@@ -362,7 +362,7 @@ static sonde_err fetch_all(const public_set *set, const char *dir,
             return sonde__fail(diag, SONDE_EINVAL, dir, "shorter ones",
                                "the address or the path is too long");
         }
-        SONDE__TRY(sonde_nn_fetch_file(&file, path, options, diag));
+        SONDE__TRY(sonde__data_fetch_file(&file, path, options, diag));
     }
     return SONDE_OK;
 }

@@ -33,7 +33,7 @@ static sonde_err check_sides(const char *name, unsigned long width, unsigned lon
         return sonde__fail(diag, SONDE_EFORMAT, name, NULL,
                            "an image of no size: %lu x %lu", width, height);
     }
-    if (width > SONDE_NN_IMAGE_SIDE_MAX || height > SONDE_NN_IMAGE_SIDE_MAX ||
+    if (width > SONDE__DATA_SIDE_MAX || height > SONDE__DATA_SIDE_MAX ||
         width * height > WHOLE_MAX) {
         return sonde__fail(diag, SONDE_EUNSUPPORTED, name,
                            "sides up to 16384, up to 134217728 pixels",
@@ -253,56 +253,6 @@ static sonde_err decode_png(const sonde__data_bytes *bytes, sonde__data_image_in
     return job.err;
 }
 
-/* The encoded rows (H, W, C); size is the room in out, and then the bytes. */
-static sonde_err encode_png(const sonde_nn_image *image, const uint8_t *rows, void *out,
-                            png_alloc_size_t *size, const char *path, sonde_diag *diag)
-{
-    png_image png = {.version = PNG_IMAGE_VERSION,
-                     .width = (png_uint_32)image->width,
-                     .height = (png_uint_32)image->height,
-                     .format = image->channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB};
-
-    return png_image_write_to_memory(&png, out, size, 0, rows, 0, NULL) != 0
-               ? SONDE_OK
-               : sonde__fail(diag, SONDE_EIO, path, NULL, "cannot write PNG: %s",
-                             png.message);
-}
-
-sonde_err sonde_nn_image_write_png(const char *path, const sonde_nn_image *image,
-                                   sonde_diag *diag)
-{
-    SONDE__NEEDS(diag, image, path);
-    if ((image->channels != 1 && image->channels != 3) || image->width < 1 ||
-        image->height < 1 || image->pixels == NULL) {
-        return sonde__fail(diag, SONDE_EINVAL, path, "1 or 3 channels, at least 1 x 1",
-                           "an image of %d channels, %d x %d", image->channels,
-                           image->width, image->height);
-    }
-    const size_t plane = (size_t)image->width * (size_t)image->height;
-    const size_t channels = (size_t)image->channels;
-    /* deflate adds 5 bytes a block, a row 1, the chunks less than the rest */
-    png_alloc_size_t size = plane * channels * 17 / 16 + (size_t)image->height + 4096;
-    uint8_t *rows = sonde__malloc(plane * channels), *out = sonde__malloc(size);
-    sonde_err err = SONDE_OK;
-
-    if (rows == NULL || out == NULL) {
-        err = sonde__fail_nomem(diag, "PNG encoding");
-        goto done;
-    }
-    for (size_t i = 0; i < plane; i++) {
-        for (size_t c = 0; c < channels; c++) {
-            rows[i * channels + c] = image->pixels[c * plane + i];
-        }
-    }
-    SONDE__TRY_DONE(encode_png(image, rows, out, &size, path, diag));
-    err = sonde__whole_put(path, out, size, diag);
-
-done:
-    sonde__free(rows);
-    sonde__free(out);
-    return err;
-}
-
 /* === images ========================================================================= */
 
 /* pixels NULL: the header only. */
@@ -420,83 +370,4 @@ sonde_err sonde__data_file_read(const char *path, void *room, size_t capacity,
     (void)close(fd);
     *size = done;
     return SONDE_OK;
-}
-
-/* --- whole images ------------------------------------------------------------------- */
-
-sonde_err sonde_nn_image_parse(const void *bytes, size_t size, const char *name,
-                               sonde_nn_image *out, sonde_diag *diag)
-{
-    SONDE__NEEDS(diag, bytes, out);
-    const sonde__data_bytes all = {bytes, size, name};
-    sonde__data_image_info info = {0};
-    uint8_t *rows = NULL, *planar = NULL;
-    sonde_err err = sonde__data_image_probe(&all, &info, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    rows = sonde__malloc(sonde__data_image_size(&info));
-    planar = rows == NULL         ? NULL
-             : info.channels == 1 ? rows
-                                  : sonde__malloc(sonde__data_image_size(&info));
-    if (planar == NULL) {
-        err = sonde__fail_nomem(diag, "an image");
-        goto error;
-    }
-    SONDE__TRY_GO(sonde__data_image_read(&all, &info, rows, diag));
-    if (planar != rows) {
-        sonde__data_image_planar(&info, rows, planar);
-        sonde__free(rows);
-    }
-    *out = (sonde_nn_image){info.channels, info.height, info.width, planar};
-    return SONDE_OK;
-
-error:
-    if (planar != rows) {
-        sonde__free(planar);
-    }
-    sonde__free(rows);
-    return err;
-}
-
-sonde_err sonde_nn_image_load(const char *path, sonde_nn_image *out, sonde_diag *diag)
-{
-    SONDE__NEEDS(diag, path, out);
-    size_t size = 0;
-    void *bytes = NULL;
-    sonde_err err = sonde__data_file_size(path, &size, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    bytes = sonde__malloc(size);
-    if (bytes == NULL) {
-        return sonde__fail_nomem(diag, "an image file");
-    }
-    SONDE__TRY_DONE(sonde__data_file_read(path, bytes, size, &size, diag));
-    err = sonde_nn_image_parse(bytes, size, path, out, diag);
-
-done:
-    sonde__free(bytes);
-    return err;
-}
-
-void sonde_nn_image_fini(sonde_nn_image *image)
-{
-    if (image == NULL) {
-        return;
-    }
-    sonde__free(image->pixels);
-    *image = (sonde_nn_image){0};
-}
-
-sonde_view sonde_nn_image_view(const sonde_nn_image *image)
-{
-    if (image == NULL) {
-        return (sonde_view){0};
-    }
-    const int64_t shape[3] = {image->channels, image->height, image->width};
-
-    return sonde_view_of(SONDE_U8, 3, shape, image->pixels);
 }

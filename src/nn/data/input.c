@@ -10,7 +10,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libdeflate.h>
+#include <sonde/nn/dataset.h>
+
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -204,4 +208,33 @@ sonde_err sonde__data_make_folders(const char *path, sonde_diag *diag)
     }
     sonde__free(copy);
     return SONDE_OK;
+}
+
+/* --- the cache ------------------------------------------------------------------------- */
+
+sonde_err sonde_nn_data_cache(const char *name, char *path, size_t size, sonde_diag *diag)
+{
+    SONDE__NEEDS(diag, name, path);
+    static const struct {
+        const char *variable, *folder;
+    } bases[] = {
+        {"SONDE_CACHE", ""}, {"XDG_CACHE_HOME", "/sonde"}, {"HOME", "/.cache/sonde"}};
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(bases); i++) {
+        const char *base = getenv(bases[i].variable);
+        int length = 0;
+
+        if (base == NULL || base[0] == '\0') {
+            continue;
+        }
+        length = snprintf(NULL, 0, "%s%s/data/%s", base, bases[i].folder, name);
+        if ((size_t)length >= size) {
+            return sonde__fail(diag, SONDE_EINVAL, bases[i].variable, "a shorter path",
+                               "the path of the cache has %d letters", length);
+        }
+        (void)snprintf(path, size, "%s%s/data/%s", base, bases[i].folder, name);
+        return SONDE_OK;
+    }
+    return sonde__fail(diag, SONDE_ENOTFOUND, name, "one of them",
+                       "none of SONDE_CACHE, XDG_CACHE_HOME and HOME is set");
 }

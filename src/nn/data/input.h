@@ -11,6 +11,7 @@
 #include <stddef.h>
 
 #include <sonde/error.h>
+#include <sonde/nn/fetch.h>
 
 typedef struct sonde__data_input {
     const char *name;     /* borrowed; the path, for diagnostics */
@@ -34,5 +35,16 @@ sonde_err sonde__data_write(const char *path, const void *bytes, size_t size, bo
                             sonde_diag *diag);
 /* Makes a folder and those that it is in; those that exist are fine. */
 sonde_err sonde__data_make_folders(const char *path, sonde_diag *diag);
+
+/* fetch.c: a file of an address. */
+typedef struct sonde__data_remote_file {
+    const char *url;
+    const char *sha256; /* 64 hexadecimal digits, or NULL: unchecked */
+    bool of_content;    /* the digest is of the unzipped content */
+} sonde__data_remote_file;
+
+SONDE_API SONDE_CHECKED sonde_err
+sonde__data_fetch_file(const sonde__data_remote_file *file, const char *path,
+                       const sonde_nn_fetch_options *options, sonde_diag *diag);
 
 #endif

@@ -105,7 +105,7 @@ static void place(sonde_nn_loader *loader, sonde__arena *arena)
     const size_t entries = (size_t)(loader->chunk * loader->options.batch);
     const size_t fillers = (size_t)SONDE_MAX(loader->options.workers, 1);
     const size_t count = (size_t)sonde_nn_dataset_get_traits(loader->set)->count;
-    const size_t set_scratch = sonde_nn_dataset_scratch(loader->set);
+    const size_t set_scratch = sonde_nn_dataset_get_traits(loader->set)->scratch;
     const size_t pipe_scratch = sonde_nn_pipeline_get_info(loader->pipeline).scratch;
 
     loader->ring =

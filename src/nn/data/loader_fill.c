@@ -45,7 +45,7 @@ static sonde_err name_sample(const sonde_nn_loader *loader, uint32_t index, sond
 {
     if (diag->where[0] == '\0') {
         (void)snprintf(diag->where, sizeof diag->where, "%s",
-                       sonde_nn_dataset_where(loader->set, index));
+                       sonde__dataset_where(loader->set, index));
     }
     return err;
 }

@@ -121,25 +121,6 @@ static sonde_err check_range(const sonde_nn_confusion *matrix, const char *what,
                        "%s %" PRId64 " of sample %" PRId64, what, value, row);
 }
 
-sonde_err sonde_nn_confusion_add(sonde_nn_confusion *matrix, int64_t label,
-                                 int64_t predicted, sonde_diag *diag)
-{
-    SONDE__NEEDS(diag, matrix);
-    sonde_err err = check_range(matrix, "label", label, (int64_t)matrix->total, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    if (predicted != SONDE_NN_NAN_ROW) {
-        err = check_range(matrix, "prediction", predicted, (int64_t)matrix->total, diag);
-    }
-    if (err != SONDE_OK) {
-        return err;
-    }
-    count(matrix, label, predicted);
-    return SONDE_OK;
-}
-
 /* Elements of a view along its first dimension. */
 static const void *row_of(const sonde_view *view, int64_t row)
 {
@@ -237,33 +218,4 @@ sonde_nn_class_scores sonde_nn_confusion_class(const sonde_nn_confusion *matrix,
         scores.f1 = 2.0 * right / ((double)predicted + (double)scores.support);
     }
     return scores;
-}
-
-void sonde_nn_running_mean_add(sonde_nn_running_mean *mean, double value, double weight)
-{
-    if (mean == NULL) {
-        return;
-    }
-    const double x = value * weight;
-    const double sum = mean->sum + x;
-
-    if (!isfinite(x)) {
-        mean->nonfinite++;
-        return;
-    }
-    mean->rest +=
-        fabs(mean->sum) >= fabs(x) ? (mean->sum - sum) + x : (x - sum) + mean->sum;
-    mean->sum = sum;
-    mean->weight += weight;
-}
-
-double sonde_nn_running_mean_get(const sonde_nn_running_mean *mean)
-{
-    if (mean == NULL) {
-        return NAN;
-    }
-    if (mean->nonfinite > 0 || mean->weight == 0.0) {
-        return (double)NAN;
-    }
-    return (mean->sum + mean->rest) / mean->weight;
 }

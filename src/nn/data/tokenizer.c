@@ -148,19 +148,13 @@ sonde_err sonde_nn_tokenizer_parse(const char *text, size_t size,
     return create("parse", NULL, &file, out, diag);
 }
 
-sonde_err sonde_nn_tokenizer_print(const sonde_nn_tokenizer *tok, FILE *stream,
-                                   sonde_diag *diag)
+const char *sonde_nn_tokenizer_json(const sonde_nn_tokenizer *tok, size_t *size)
 {
-    SONDE__NEEDS(diag, tok, stream);
-    (void)fwrite(tok->json.data, 1, (size_t)tok->json.shape[0], stream);
-    return SONDE_OK;
-}
-
-sonde_err sonde_nn_tokenizer_save(const sonde_nn_tokenizer *tok, const char *path,
-                                  sonde_diag *diag)
-{
-    SONDE__NEEDS_AS(diag, "tok, path", tok, path);
-    return sonde__whole_put(path, tok->json.data, (size_t)tok->json.shape[0], diag);
+    if (tok == NULL || size == NULL) {
+        return NULL;
+    }
+    *size = (size_t)tok->json.shape[0];
+    return tok->json.data;
 }
 
 void sonde_nn_tokenizer_destroy(sonde_nn_tokenizer *tok)

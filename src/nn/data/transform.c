@@ -1,5 +1,5 @@
 /*
- * transform.c - making transforms, composing a list of them, running it over one sample.
+ * transform.c - composing a list of them, running it over one sample.
  *
  * Composing walks the list once with the dtype and the largest shape at each place,
  * checks each transform against them, fuses to_float with a normalise after it, and finds
@@ -13,85 +13,13 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "base/random.h"
+#include "nn/data/image.h"
 #include "nn/data/pipeline.h"
 #include "nn/data/resize.h"
-
-#include <sonde/nn/image.h>
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-sonde_nn_transform sonde_nn_to_float(void)
-{
-    return (sonde_nn_transform){.kind = SONDE_NN_TO_FLOAT};
-}
-
-sonde_nn_transform sonde_nn_normalise(int channels, const float *mean, const float *std)
-{
-    sonde_nn_transform transform = {.kind = SONDE_NN_NORMALISE};
-
-    if (mean == NULL || std == NULL) {
-        return transform;
-    }
-    transform.channels = SONDE_MIN(channels, (int)SONDE_NN_TRANSFORM_CHANNELS);
-    for (int c = 0; c < transform.channels; c++) {
-        transform.mean[c] = mean[c];
-        transform.std[c] = std[c];
-    }
-    return transform;
-}
-
-sonde_nn_transform sonde_nn_resize(int height, int width, sonde_nn_filter filter)
-{
-    return (sonde_nn_transform){
-        .kind = SONDE_NN_RESIZE, .height = height, .width = width, .filter = filter};
-}
-
-sonde_nn_transform sonde_nn_greyscale(void)
-{
-    return (sonde_nn_transform){.kind = SONDE_NN_GREYSCALE};
-}
-
-sonde_nn_transform sonde_nn_rgb(void)
-{
-    return (sonde_nn_transform){.kind = SONDE_NN_RGB};
-}
-
-sonde_nn_transform sonde_nn_invert(void)
-{
-    return (sonde_nn_transform){.kind = SONDE_NN_INVERT};
-}
-
-sonde_nn_transform sonde_nn_invert_if_light(int threshold)
-{
-    return (sonde_nn_transform){.kind = SONDE_NN_INVERT_IF_LIGHT, .threshold = threshold};
-}
-
-sonde_nn_transform sonde_nn_centre_crop(int height, int width)
-{
-    return (sonde_nn_transform){
-        .kind = SONDE_NN_CENTRE_CROP, .height = height, .width = width};
-}
-
-sonde_nn_transform sonde_nn_random_crop(int height, int width, int padding)
-{
-    return (sonde_nn_transform){.kind = SONDE_NN_RANDOM_CROP,
-                                .height = height,
-                                .width = width,
-                                .padding = padding};
-}
-
-sonde_nn_transform sonde_nn_flip(float probability)
-{
-    return (sonde_nn_transform){.kind = SONDE_NN_FLIP, .probability = probability};
-}
-
-sonde_nn_transform sonde_nn_flip_vertical(float probability)
-{
-    return (sonde_nn_transform){.kind = SONDE_NN_FLIP_VERTICAL,
-                                .probability = probability};
-}
 
 enum { SIDE_MAX = 1 << 30 }; /* of any array: sides are int from here on */
 
@@ -151,9 +79,9 @@ static sonde_err want_bytes(const sample_flow *flow)
 static sonde_err want_sides(const sample_flow *flow, const sonde_nn_transform *transform)
 {
     if (transform->height < 1 || transform->width < 1 ||
-        transform->height > SONDE_NN_IMAGE_SIDE_MAX ||
-        transform->width > SONDE_NN_IMAGE_SIDE_MAX || transform->padding < 0 ||
-        transform->padding > SONDE_NN_IMAGE_SIDE_MAX) {
+        transform->height > SONDE__DATA_SIDE_MAX ||
+        transform->width > SONDE__DATA_SIDE_MAX || transform->padding < 0 ||
+        transform->padding > SONDE__DATA_SIDE_MAX) {
         return sonde__fail(flow->diag, SONDE_EINVAL, flow->where, "sides of 1 to 16384",
                            "%d x %d, padding %d", transform->height, transform->width,
                            transform->padding);

@@ -65,8 +65,8 @@ sonde_err sonde__job_open_onnx(const sonde__yaml_reader *reader, const sonde_nn_
 sonde_err sonde__job_read_options(const sonde__yaml_reader *reader,
                                   const sonde__yaml *section, sonde_nn_job_info *info);
 /* The text of a job's data. */
-sonde_err sonde__job_open_text(const sonde_nn_job_info *info,
-                               const sonde_nn_text_options *options,
+sonde_err sonde__job_open_text(const sonde_nn_job_info *info, sonde_nn_split split,
+                               int64_t length, const sonde_nn_tokenizer *tokenizer,
                                sonde_nn_dataset **out, sonde_diag *diag);
 /* job_tokens.c: the tokens of a text. A job is created with create and ends with destroy. */
 sonde_err sonde__job_tokens_create(sonde_nn_job *job, sonde_diag *diag);

@@ -57,7 +57,10 @@ static sonde_err read_flip(const sonde__yaml_reader *reader, const sonde__yaml *
     float p = 0.0F;
     const sonde_err err = read_p(reader, entry, body, &p);
 
-    return err != SONDE_OK ? err : add(reader, entry, sonde_nn_flip(p), info);
+    return err != SONDE_OK
+               ? err
+               : add(reader, entry,
+                     (sonde_nn_transform){.kind = SONDE_NN_FLIP, .probability = p}, info);
 }
 
 static sonde_err read_vertical_flip(const sonde__yaml_reader *reader,
@@ -67,7 +70,11 @@ static sonde_err read_vertical_flip(const sonde__yaml_reader *reader,
     float p = 0.0F;
     const sonde_err err = read_p(reader, entry, body, &p);
 
-    return err != SONDE_OK ? err : add(reader, entry, sonde_nn_flip_vertical(p), info);
+    return err != SONDE_OK ? err
+                           : add(reader, entry,
+                                 (sonde_nn_transform){.kind = SONDE_NN_FLIP_VERTICAL,
+                                                      .probability = p},
+                                 info);
 }
 
 static sonde_err read_crop(const sonde__yaml_reader *reader, const sonde__yaml *entry,
@@ -91,11 +98,13 @@ static sonde_err read_crop(const sonde__yaml_reader *reader, const sonde__yaml *
                                 "random_crop has no such size");
     }
     err = sonde__yaml_int(reader, body, "padding", 0, LARGEST, &padding);
-    return err != SONDE_OK
-               ? err
-               : add(reader, entry,
-                     sonde_nn_random_crop((int)size[0], (int)size[1], (int)padding),
-                     info);
+    return err != SONDE_OK ? err
+                           : add(reader, entry,
+                                 (sonde_nn_transform){.kind = SONDE_NN_RANDOM_CROP,
+                                                      .height = (int)size[0],
+                                                      .width = (int)size[1],
+                                                      .padding = (int)padding},
+                                 info);
 }
 
 /* One number or a list of numbers, one a channel. */
@@ -148,7 +157,9 @@ static sonde_err read_normalize(const sonde__yaml_reader *reader,
         return sonde__yaml_fail(reader, entry, SONDE_EINVAL, "as many",
                                 "%d means and %d stds", means, stds);
     }
-    info->normalise = sonde_nn_normalise(means, mean, std);
+    info->normalise = (sonde_nn_transform){.kind = SONDE_NN_NORMALISE, .channels = means};
+    memcpy(info->normalise.mean, mean, (size_t)means * sizeof *mean);
+    memcpy(info->normalise.std, std, (size_t)means * sizeof *std);
     return SONDE_OK;
 }
 

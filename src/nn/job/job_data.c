@@ -99,122 +99,6 @@ static sonde_err check_samples(const sonde_nn_job_info *info, const sonde_nn_dat
     return SONDE_OK;
 }
 
-/* Named arrays for the model's inputs. */
-static sonde_err open_arrays(const sonde_nn_job_info *info, sonde_nn_split split,
-                             sonde_nn_dataset **out, sonde_diag *diag)
-{
-    sonde_nn_arrays_options options = {
-        .size = sizeof options,
-        .target = info->target == SONDE_NN_TARGET_INPUT ? ""
-                  : info->data_target[0] != '\0'        ? info->data_target
-                                                        : NULL,
-        .numbers = info->target == SONDE_NN_TARGET_VALUES,
-        .matrices = info->sample_rank == 2,
-        .split = split,
-        .test_share = (double)info->test_share,
-        .seed = (uint64_t)info->split_seed};
-
-    if (info->data_inputs.count > 0 && info->data_inputs.count != info->input_count) {
-        return sonde__fail(diag, SONDE_EINVAL, "data", "as many as the model has",
-                           "%zu inputs for a model of %zu", info->data_inputs.count,
-                           info->input_count);
-    }
-    for (size_t i = 0; i < info->input_count; i++) {
-        options.ids[i] = info->inputs[i].dtype == SONDE_I64;
-        options.inputs[i] = info->data_inputs.count > 0 ? info->data_inputs.text[i]
-                                                        : info->inputs[i].name;
-    }
-    if (info->data_inputs.count > 0 || info->input_count > 1) {
-        options.input_count = info->input_count;
-    }
-    return sonde_nn_dataset_open_arrays(info->data_path, &options, out, diag);
-}
-
-/* A table, whose columns are the only input. */
-static sonde_err open_table(const sonde_nn_job_info *info, sonde_nn_split split,
-                            sonde_nn_dataset **out, sonde_diag *diag)
-{
-    const sonde_nn_table_options options = {
-        .size = sizeof options,
-        .inputs = info->data_inputs.text,
-        .input_count = info->data_inputs.count,
-        .target = info->target == SONDE_NN_TARGET_INPUT ? ""
-                  : info->data_target[0] != '\0'        ? info->data_target
-                                                        : NULL,
-        .numbers = info->target == SONDE_NN_TARGET_VALUES,
-        .no_standardise = info->no_standardise,
-        .split = split,
-        .test_share = (double)info->test_share,
-        .seed = (uint64_t)info->split_seed};
-
-    if (info->input_dtype == SONDE_I64) {
-        return sonde__fail(diag, SONDE_EDTYPE, info->data_path, "float32",
-                           "a table for a model of int64");
-    }
-    return sonde_nn_dataset_open_table(info->data_path, &options, out, diag);
-}
-
-/* Samples of the model's shapes, drawn at random. */
-static sonde_err draw_data(const sonde_nn_job_info *info, sonde_nn_split split,
-                           sonde_nn_dataset **out, sonde_diag *diag)
-{
-    enum { TEST_PART = 10 };
-    const bool test = split == SONDE_NN_TEST;
-    const int64_t part = (info->synthetic + TEST_PART - 1) / TEST_PART;
-    sonde_nn_draw_options options = {.size = sizeof options,
-                                     .count = test ? part : info->synthetic,
-                                     .input_count = info->input_count,
-                                     .target = {.rank = info->target_rank},
-                                     .numbers = info->target == SONDE_NN_TARGET_VALUES,
-                                     .seed = info->seed + (test ? 1 : 0)};
-
-    memcpy(options.inputs, info->inputs, sizeof options.inputs);
-    memcpy(options.target.shape, info->target_shape, sizeof options.target.shape);
-    if (info->target != SONDE_NN_TARGET_INPUT && !options.numbers) {
-        options.classes = SONDE_MAX(info->classes, (int64_t)2);
-    }
-    if (info->target ==
-        SONDE_NN_TARGET_TOKENS) { /* of other ids the count is not known */
-        options.ids = info->classes;
-    } else {
-        options.target.rank = options.numbers ? options.target.rank : 0;
-    }
-    return sonde_nn_dataset_draw(&options, out, diag);
-}
-
-/* Text for a model of tokens: a file, a folder, or drawn. */
-static sonde_err open_text(const sonde_nn_job *job, sonde_nn_split split,
-                           sonde_nn_dataset **out, sonde_diag *diag)
-{
-    const sonde_nn_job_info *info = &job->info;
-    sonde_nn_text_options options = {
-        .size = sizeof options, .length = info->sample_shape[0], .split = split};
-    sonde_err err = SONDE_OK;
-
-    if (info->sample_rank != 1 || info->target_rank != 1 ||
-        info->target_shape[0] != info->sample_shape[0]) {
-        return sonde__fail(diag, SONDE_ESHAPE, "data", "input: [T], target: [T]",
-                           "text needs a model of T tokens and T targets");
-    }
-    err = sonde_nn_job_tokenizer(job, &options.tokenizer, diag);
-    return err != SONDE_OK ? err : sonde__job_open_text(info, &options, out, diag);
-}
-
-/* Whether it has a folder train or test: if not, its sub-folders are the classes. */
-static bool is_split(const char *path)
-{
-    return sonde_nn_dataset_has_split(path, SONDE_NN_TRAIN) ||
-           sonde_nn_dataset_has_split(path, SONDE_NN_TEST);
-}
-
-/* A folder that is no known set. */
-static sonde_err open_folder(const char *path, sonde_nn_split split,
-                             sonde_nn_dataset **out, sonde_diag *diag)
-{
-    return is_split(path) ? sonde_nn_dataset_open_split(path, split, out, diag)
-                          : sonde_nn_dataset_open_folder(path, out, diag);
-}
-
 /* Whether a folder has the files of MNIST, or of a set like it. */
 static bool holds_idx(const char *path)
 {
@@ -256,10 +140,24 @@ static const char *name_of(const sonde_nn_job_info *info)
     return "mnist";
 }
 
-/* Whether a path is data whose test set is drawn if it has none. */
-static bool is_drawn(const char *path)
+static sonde_nn_data_kind kind_of(const sonde_nn_job_info *info)
 {
-    return sonde_nn_dataset_is_arrays(path) || sonde_nn_dataset_is_table(path);
+    const char *path = info->data_path[0] != '\0' ? info->data_path : NULL;
+    const sonde_nn_data_kind found = sonde_nn_data_kind_at(path);
+
+    if (info->synthetic > 0) {
+        return SONDE_NN_DATA_SYNTH;
+    }
+    if (found == SONDE_NN_DATA_ARRAYS || found == SONDE_NN_DATA_TABLE) {
+        return found;
+    }
+    if (info->input_dtype == SONDE_I64) {
+        return path != NULL ? SONDE_NN_DATA_TEXT : SONDE_NN_DATA_TEXT_SYNTH;
+    }
+    if (name_of(info)[0] != '\0') {
+        return SONDE_NN_DATA_NAMED;
+    }
+    return path == NULL || found == SONDE_NN_DATA_SPLIT ? found : SONDE_NN_DATA_FOLDER;
 }
 
 bool sonde_nn_job_has_test(const sonde_nn_job *job)
@@ -267,31 +165,122 @@ bool sonde_nn_job_has_test(const sonde_nn_job *job)
     if (job == NULL) {
         return false;
     }
-    const sonde_nn_job_info *info = &job->info;
+    const sonde_nn_data_kind kind = kind_of(&job->info);
+    char folder[4096];
 
-    return info->synthetic > 0 || info->input_dtype == SONDE_I64 ||
-           is_drawn(info->data_path) || name_of(info)[0] != '\0' ||
-           info->data_path[0] == '\0' ||
-           sonde_nn_dataset_has_split(info->data_path, SONDE_NN_TEST);
+    (void)snprintf(folder, sizeof folder, "%s/test", job->info.data_path);
+    return kind != SONDE_NN_DATA_FOLDER &&
+           (kind != SONDE_NN_DATA_SPLIT || access(folder, F_OK) == 0);
 }
 
 /* Options that the kind of data has no use for are mistakes. */
-static sonde_err check_options(const sonde_nn_job_info *info, sonde_diag *diag)
+static sonde_err check_options(const sonde_nn_job_info *info, sonde_nn_data_kind kind,
+                               sonde_diag *diag)
 {
-    const bool drawn = is_drawn(info->data_path);
-    const bool text = info->input_dtype == SONDE_I64 && !drawn;
+    const bool text = kind == SONDE_NN_DATA_TEXT || kind == SONDE_NN_DATA_TEXT_SYNTH;
+    const bool named = kind == SONDE_NN_DATA_ARRAYS || kind == SONDE_NN_DATA_TABLE;
 
+    if (kind == SONDE_NN_DATA_SYNTH) {
+        return SONDE_OK;
+    }
     if (!text && (info->tokens != 0 || info->vocabulary != 0 ||
                   (info->tokenizer != NULL && info->tokenizer[0] != '\0'))) {
         return sonde__fail(diag, SONDE_EINVAL, "data", "text for a model of tokens",
                            "byte pairs (tokens, vocabulary, tokenizer) of data that is "
                            "no text");
     }
-    if (!drawn && (info->data_inputs.count > 0 || info->data_target[0] != '\0')) {
+    if (!named && (info->data_inputs.count > 0 || info->data_target[0] != '\0')) {
         return sonde__fail(diag, SONDE_EINVAL, "data", "arrays or a table",
                            "inputs or a target by name of data without names");
     }
-    return SONDE_OK;
+    if (text && (info->sample_rank != 1 || info->target_rank != 1 ||
+                 info->target_shape[0] != info->sample_shape[0])) {
+        return sonde__fail(diag, SONDE_ESHAPE, "data", "input: [T], target: [T]",
+                           "text needs a model of T tokens and T targets");
+    }
+    if (kind == SONDE_NN_DATA_TABLE && info->input_dtype == SONDE_I64) {
+        return sonde__fail(diag, SONDE_EDTYPE, info->data_path, "float32",
+                           "a table for a model of int64");
+    }
+    if (kind == SONDE_NN_DATA_ARRAYS && info->data_inputs.count > 0 &&
+        info->data_inputs.count != info->input_count) {
+        return sonde__fail(diag, SONDE_EINVAL, "data", "as many as the model has",
+                           "%zu inputs for a model of %zu", info->data_inputs.count,
+                           info->input_count);
+    }
+    return kind != SONDE_NN_DATA_ANY ? SONDE_OK
+                                     : sonde__fail(diag, SONDE_EINVAL, "data",
+                                                   "data: {name: ...}, or --data FOLDER",
+                                                   "the job names no data set");
+}
+
+/* Samples of the model's shapes, drawn at random. */
+static void set_drawing(const sonde_nn_job_info *info, sonde_nn_dataset_options *options)
+{
+    enum { TEST_PART = 10 };
+    const bool test = options->split == SONDE_NN_TEST;
+    const bool tokens = info->target == SONDE_NN_TARGET_TOKENS;
+
+    options->count =
+        test ? (info->synthetic + TEST_PART - 1) / TEST_PART : info->synthetic;
+    options->seed = info->seed + (test ? 1 : 0);
+    options->field_count = info->input_count;
+    memcpy(options->fields, info->inputs, sizeof options->fields);
+    options->target_field.rank = tokens || options->numbers ? info->target_rank : 0;
+    memcpy(options->target_field.shape, info->target_shape,
+           sizeof options->target_field.shape);
+    options->classes = info->target != SONDE_NN_TARGET_INPUT && !options->numbers
+                           ? SONDE_MAX(info->classes, (int64_t)2)
+                           : 0;
+    options->id_count = tokens ? info->classes : 0; /* of other ids it is not known */
+}
+
+static sonde_err open_set(const sonde_nn_job *job, sonde_nn_split split,
+                          sonde_nn_dataset **out, sonde_diag *diag)
+{
+    const sonde_nn_job_info *info = &job->info;
+    const bool autoencoder = info->target == SONDE_NN_TARGET_INPUT;
+    const char *names[SONDE_NN_FIELDS];
+    sonde_nn_dataset_options options = {
+        .size = sizeof options,
+        .kind = kind_of(info),
+        .split = split,
+        .test_share = (double)info->test_share,
+        .seed = (uint64_t)info->split_seed,
+        .name = name_of(info),
+        .inputs = info->data_inputs.text,
+        .input_count = info->data_inputs.count,
+        .target = autoencoder || info->data_target[0] == '\0' ? NULL : info->data_target,
+        .numbers = info->target == SONDE_NN_TARGET_VALUES,
+        .matrices = info->sample_rank == 2,
+        .no_standardize = info->no_standardise,
+        .length = info->sample_shape[0]};
+    SONDE__TRY(check_options(info, options.kind, diag));
+    options.target = autoencoder ? "" : options.target;
+    for (size_t i = 0; i < info->input_count; i++) {
+        options.ids[i] = info->inputs[i].dtype == SONDE_I64;
+        names[i] = info->inputs[i].name;
+    }
+    switch ((int)options.kind) {
+    case SONDE_NN_DATA_ARRAYS:
+        if (options.input_count == 0 && info->input_count > 1) {
+            options.inputs = names;
+            options.input_count = info->input_count;
+        }
+        break;
+    case SONDE_NN_DATA_SYNTH:
+        set_drawing(info, &options);
+        break;
+    case SONDE_NN_DATA_TEXT:
+    case SONDE_NN_DATA_TEXT_SYNTH:
+        SONDE__TRY(sonde_nn_job_tokenizer(job, &options.tokenizer, diag));
+        return sonde__job_open_text(info, split, options.length, options.tokenizer, out,
+                                    diag);
+    default:
+        break;
+    }
+    return sonde_nn_dataset_open(info->data_path[0] != '\0' ? info->data_path : NULL,
+                                 &options, out, diag);
 }
 
 /* mean and std that differ from the default ones, of data without pixels. */
@@ -312,56 +301,32 @@ sonde_err sonde_nn_job_open_data(const sonde_nn_job *job, sonde_nn_split split,
                                  sonde_nn_dataset **out, sonde_diag *diag)
 {
     SONDE__NEEDS(diag, job, out);
-    const sonde_nn_job_info *info = &job->info;
-    const char *path = info->data_path[0] != '\0' ? info->data_path : NULL;
     sonde_nn_dataset *set = NULL;
-    sonde_err err = SONDE_OK;
+    SONDE__TRY(open_set(job, split, &set, diag));
+    const sonde_err err = check_samples(&job->info, set, diag);
 
-    if ((unsigned)split > SONDE_NN_TEST) {
-        return sonde__fail(diag, SONDE_EINVAL, "data", "a sonde_nn_split", "split %d",
-                           (int)split);
-    }
-    SONDE__TRY(info->synthetic > 0 ? SONDE_OK : check_options(info, diag));
-    if (info->synthetic > 0) {
-        err = draw_data(info, split, &set, diag);
-    } else if (path != NULL && sonde_nn_dataset_is_arrays(path)) {
-        err = open_arrays(info, split, &set, diag);
-    } else if (path != NULL && sonde_nn_dataset_is_table(path)) {
-        err = open_table(info, split, &set, diag);
-    } else if (info->input_dtype == SONDE_I64) {
-        err = open_text(job, split, &set, diag);
-    } else if (name_of(info)[0] != '\0') {
-        err = sonde_nn_dataset_open_named(name_of(info), split, path, &set, diag);
-    } else if (path != NULL) {
-        err = open_folder(path, split, &set, diag);
-    } else {
-        err =
-            sonde__fail(diag, SONDE_EINVAL, "data", "data: {name: ...}, or --data FOLDER",
-                        "the job names no data set");
-    }
     if (err != SONDE_OK) {
-        goto error;
+        sonde_nn_dataset_destroy(set);
+        return err;
     }
-    SONDE__TRY_GO(check_samples(info, set, diag));
     if (split == SONDE_NN_TRAIN) {
-        warn_of_scale(info, set);
+        warn_of_scale(&job->info, set);
     }
     *out = set;
     return SONDE_OK;
-
-error:
-    sonde_nn_dataset_destroy(set);
-    return err;
 }
 
 sonde_nn_transform sonde_nn_job_normalise(const sonde_nn_job *job)
 {
     if (job == NULL) {
-        return sonde_nn_to_float();
+        return (sonde_nn_transform){.kind = SONDE_NN_TO_FLOAT};
     }
     return job->info.normalise.channels > 0
                ? job->info.normalise
-               : sonde_nn_normalise(1, &job->info.mean, &job->info.std);
+               : (sonde_nn_transform){.kind = SONDE_NN_NORMALISE,
+                                      .channels = 1,
+                                      .mean = {job->info.mean},
+                                      .std = {job->info.std}};
 }
 
 /* Threads that make batches ahead. Samples in memory need one, which does not wait for
@@ -374,7 +339,7 @@ static int choose_workers(const sonde_nn_job_info *info, const sonde_nn_dataset 
     if (info->loader_workers >= 0) {
         return (int)info->loader_workers;
     }
-    return sonde_nn_dataset_scratch(set) > 0 ? SONDE_MIN(half, (int)MOST) : 1;
+    return sonde_nn_dataset_get_traits(set)->scratch > 0 ? SONDE_MIN(half, (int)MOST) : 1;
 }
 
 /* Augmented samples must keep the shape of the model's input. */
@@ -406,7 +371,7 @@ sonde_err sonde_nn_job_loader(const sonde_nn_job *job, const sonde_nn_dataset *s
         transforms[count++] = info->augment[i];
     }
     if (!plain) {
-        transforms[count++] = sonde_nn_to_float();
+        transforms[count++] = (sonde_nn_transform){.kind = SONDE_NN_TO_FLOAT};
         transforms[count++] = sonde_nn_job_normalise(job);
     }
     const sonde_nn_loader_options options = {.size = sizeof options,

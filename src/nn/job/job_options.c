@@ -250,7 +250,8 @@ static void store_choice(const sonde_nn_option *row, sonde_nn_job_info *info, in
 {
     store_count(row, info, choice);
     if (row->offset == offsetof(sonde_nn_job_info, optimizer.kind)) {
-        info->optimizer = sonde_nn_optimizer_default((sonde_nn_optimizer_kind)choice);
+        info->optimizer =
+            sonde_nn_optimizer_default((sonde_nn_optimizer_kind)choice, 0.0F);
     }
 }
 

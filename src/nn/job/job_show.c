@@ -15,6 +15,7 @@
  */
 #include "nn/job/job.h"
 #include "base/fail.h"
+#include "base/memory.h"
 #include "base/point.h"
 
 #include <sonde/nn/option.h>
@@ -121,26 +122,23 @@ static sonde_err write_tokenizer(const writer *w, const sonde_nn_job *job,
                                  sonde_diag *diag)
 {
     const sonde_nn_tokenizer *tokenizer = NULL;
-    char *text = NULL;
     size_t size = 0;
 
     SONDE__TRY(sonde_nn_job_tokenizer(job, &tokenizer, diag));
     if (tokenizer == NULL) {
         return SONDE_OK;
     }
-    FILE *printed = open_memstream(&text, &size);
-    sonde_err err = printed != NULL ? sonde_nn_tokenizer_print(tokenizer, printed, diag)
-                                    : sonde__fail_nomem(diag, "a job");
-    if (printed != NULL && fclose(printed) != 0 && err == SONDE_OK) {
-        err = sonde__fail_nomem(diag, "a job");
+    const char *json = sonde_nn_tokenizer_json(tokenizer, &size);
+    char *text = sonde__strndup(json, size);
+
+    if (text == NULL) {
+        return sonde__fail_nomem(diag, "a job");
     }
-    if (err == SONDE_OK) {
-        (void)fputs("  tokenizer: ", w->stream);
-        write_text(w, text);
-        (void)fputc('\n', w->stream);
-    }
-    free(text);
-    return err;
+    (void)fputs("  tokenizer: ", w->stream);
+    write_text(w, text);
+    (void)fputc('\n', w->stream);
+    sonde__free(text);
+    return SONDE_OK;
 }
 
 /* The model of a plan: what its graph does not say. */

@@ -42,20 +42,26 @@ void sonde__job_tokens_destroy(sonde_nn_job *job)
 enum { DRAWN_BYTES = 400 * 1000 };
 static const char drawn_text[] = "text-synth";
 
-sonde_err sonde__job_open_text(const sonde_nn_job_info *info,
-                               const sonde_nn_text_options *options,
+sonde_err sonde__job_open_text(const sonde_nn_job_info *info, sonde_nn_split split,
+                               int64_t length, const sonde_nn_tokenizer *tokenizer,
                                sonde_nn_dataset **out, sonde_diag *diag)
 {
-    if (info->data_path[0] != '\0') {
-        return sonde_nn_dataset_open_text(info->data_path, options, out, diag);
+    const bool file = info->data_path[0] != '\0';
+    const sonde_nn_dataset_options options = {.size = sizeof options,
+                                              .kind = file ? SONDE_NN_DATA_TEXT
+                                                           : SONDE_NN_DATA_TEXT_SYNTH,
+                                              .split = split,
+                                              .length = length,
+                                              .tokenizer = tokenizer,
+                                              .count = DRAWN_BYTES};
+
+    if (!file && strcmp(info->data_name, drawn_text) != 0) {
+        return sonde__fail(
+            diag, SONDE_ENOTFOUND, "data", "data: {path: FILE.txt} or {name: text-synth}",
+            info->data_name[0] != '\0' ? "no text '%s'" : "%sno text is named",
+            info->data_name);
     }
-    if (strcmp(info->data_name, drawn_text) == 0) {
-        return sonde_nn_dataset_draw_text(0, DRAWN_BYTES, options, out, diag);
-    }
-    return sonde__fail(diag, SONDE_ENOTFOUND, "data",
-                       "data: {path: FILE.txt} or {name: text-synth}",
-                       info->data_name[0] != '\0' ? "no text '%s'" : "%sno text is named",
-                       info->data_name);
+    return sonde_nn_dataset_open(file ? info->data_path : NULL, &options, out, diag);
 }
 
 /* --- the tokenizer -------------------------------------------------------------------- */
@@ -63,12 +69,11 @@ sonde_err sonde__job_open_text(const sonde_nn_job_info *info,
 /* Byte pairs of the training text. */
 static sonde_err train(const sonde_nn_job *job, sonde_diag *diag)
 {
-    const sonde_nn_text_options options = {.size = sizeof options, .length = 1};
     const int64_t wanted = job->info.vocabulary > 0 ? job->info.vocabulary : STANDARD;
     sonde_nn_dataset *set = NULL;
     char *text = NULL;
     int64_t count = 0;
-    sonde_err err = sonde__job_open_text(&job->info, &options, &set, diag);
+    sonde_err err = sonde__job_open_text(&job->info, SONDE_NN_TRAIN, 1, NULL, &set, diag);
 
     if (err != SONDE_OK) {
         return err;

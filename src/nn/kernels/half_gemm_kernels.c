@@ -17,7 +17,6 @@
 #include "nn/kernels/gemm.h"
 #include "nn/kernels/vec.h"
 #include "tensor/convert.h"
-#include "tensor/widen.h"
 
 #include <string.h>
 

@@ -18,69 +18,31 @@ sonde_nn_optimizer sonde_nn_optimizer_sgd(float learning_rate, float momentum)
         .kind = SONDE_NN_SGD, .learning_rate = learning_rate, .momentum = momentum};
 }
 
-static sonde_nn_optimizer adam_of(sonde_nn_optimizer_kind kind, float learning_rate,
-                                  float weight_decay)
+#define ADAM_NUMBERS .beta1 = 0.9F, .beta2 = 0.999F, .eps = 1e-8F
+
+static const sonde_nn_optimizer standards[] = {
+    [SONDE_NN_SGD] = {.learning_rate = 0.01F},
+    [SONDE_NN_ADAM] = {.learning_rate = 0.001F, ADAM_NUMBERS},
+    [SONDE_NN_ADAMW] = {.learning_rate = 0.001F, .weight_decay = 0.01F, ADAM_NUMBERS},
+    [SONDE_NN_RMSPROP] = {.learning_rate = 0.01F, .alpha = 0.99F, .eps = 1e-8F},
+    [SONDE_NN_ADAGRAD] = {.learning_rate = 0.01F, .eps = 1e-10F},
+    [SONDE_NN_LAMB] = {.learning_rate = 0.001F,
+                       .weight_decay = 0.01F,
+                       .max_weight_norm = 65500.0F,
+                       ADAM_NUMBERS},
+};
+
+sonde_nn_optimizer sonde_nn_optimizer_default(sonde_nn_optimizer_kind kind,
+                                              float learning_rate)
 {
-    return (sonde_nn_optimizer){.kind = kind,
-                                .learning_rate = learning_rate,
-                                .weight_decay = weight_decay,
-                                .beta1 = 0.9F,
-                                .beta2 = 0.999F,
-                                .eps = 1e-8F};
-}
+    const bool known = (unsigned)kind < SONDE_COUNT_OF(standards);
+    sonde_nn_optimizer optimizer = standards[known ? kind : SONDE_NN_SGD];
 
-sonde_nn_optimizer sonde_nn_optimizer_adam(float learning_rate)
-{
-    return adam_of(SONDE_NN_ADAM, learning_rate, 0.0F);
-}
-
-sonde_nn_optimizer sonde_nn_optimizer_adamw(float learning_rate)
-{
-    return adam_of(SONDE_NN_ADAMW, learning_rate, 0.01F);
-}
-
-sonde_nn_optimizer sonde_nn_optimizer_rmsprop(float learning_rate)
-{
-    return (sonde_nn_optimizer){.kind = SONDE_NN_RMSPROP,
-                                .learning_rate = learning_rate,
-                                .alpha = 0.99F,
-                                .eps = 1e-8F};
-}
-
-sonde_nn_optimizer sonde_nn_optimizer_adagrad(float learning_rate)
-{
-    return (sonde_nn_optimizer){
-        .kind = SONDE_NN_ADAGRAD, .learning_rate = learning_rate, .eps = 1e-10F};
-}
-
-sonde_nn_optimizer sonde_nn_optimizer_lamb(float learning_rate)
-{
-    sonde_nn_optimizer lamb = adam_of(SONDE_NN_LAMB, learning_rate, 0.01F);
-
-    lamb.max_weight_norm = 65500.0F;
-    return lamb;
-}
-
-sonde_nn_optimizer sonde_nn_optimizer_default(sonde_nn_optimizer_kind kind)
-{
-    sonde_nn_optimizer other = sonde_nn_optimizer_sgd(0.01F, 0.0F);
-
-    switch (kind) {
-    case SONDE_NN_ADAM:
-        return sonde_nn_optimizer_adam(0.001F);
-    case SONDE_NN_ADAMW:
-        return sonde_nn_optimizer_adamw(0.001F);
-    case SONDE_NN_RMSPROP:
-        return sonde_nn_optimizer_rmsprop(0.01F);
-    case SONDE_NN_ADAGRAD:
-        return sonde_nn_optimizer_adagrad(0.01F);
-    case SONDE_NN_LAMB:
-        return sonde_nn_optimizer_lamb(0.001F);
-    case SONDE_NN_SGD:
-        break;
+    optimizer.kind = kind; /* an unknown one is refused by its check */
+    if (learning_rate != 0.0F) {
+        optimizer.learning_rate = learning_rate;
     }
-    other.kind = kind; /* one that cannot be is refused by its check */
-    return other;
+    return optimizer;
 }
 
 const char *sonde_nn_optimizer_name(sonde_nn_optimizer_kind kind)
@@ -156,7 +118,7 @@ static sonde_err check_fields(const sonde_nn_optimizer *optimizer, sonde_diag *d
     static const char of_all[] =
         "learning_rate, weight_decay, clip_value, clip_norm, no_bias_decay, "
         "loss_scaling, automatic_loss_scaling";
-    const sonde_nn_optimizer standard = sonde_nn_optimizer_default(optimizer->kind);
+    const sonde_nn_optimizer standard = sonde_nn_optimizer_default(optimizer->kind, 0.0F);
     const char *name = sonde_nn_optimizer_name(optimizer->kind);
     char known[128] = "";
     size_t used = 0, i = 0;

@@ -198,8 +198,8 @@ sonde_err sonde_nn_plan_load(const char *path, sonde_nn_plan **out, sonde_diag *
     return err == SONDE_OK ? make(bytes, size, path, out, diag) : err;
 }
 
-sonde_err sonde_nn_plan_parse(const void *bytes, size_t size, const char *name,
-                              sonde_nn_plan **out, sonde_diag *diag)
+sonde_err sonde__session_plan_parse(const void *bytes, size_t size, const char *name,
+                                    sonde_nn_plan **out, sonde_diag *diag)
 {
     SONDE__NEEDS(diag, bytes, name, out);
     unsigned char *copy = sonde__malloc(size);

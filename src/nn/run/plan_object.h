@@ -21,6 +21,12 @@ struct sonde_nn_plan {
     sonde_nn_plan_info info;
 };
 
+/* sonde_nn_plan_load from memory, which is copied; name stands in diagnostics. */
+SONDE_API SONDE_CHECKED sonde_err sonde__session_plan_parse(const void *bytes,
+                                                            size_t size, const char *name,
+                                                            sonde_nn_plan **out,
+                                                            sonde_diag *diag);
+
 void sonde__session_plan_pack_options(sonde__packer *out,
                                       const sonde_nn_options *options);
 void sonde__session_plan_pack_optimizer(sonde__packer *out,

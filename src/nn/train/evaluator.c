@@ -62,9 +62,9 @@ struct sonde_nn_evaluator {
     sonde_nn_session *whole, *rest; /* for whole batches, and for a smaller last one */
     sonde_nn_confusion *matrix;     /* NULL: the model has no classes */
     sonde_nn_job_target target;
-    int class_axis;              /* of tokens */
-    sonde_nn_running_mean error; /* of elements, without classes; of tokens: right ones */
-    sonde_nn_running_mean loss;
+    int class_axis;          /* of tokens */
+    sonde__train_mean error; /* of elements, without classes; of tokens: right ones */
+    sonde__train_mean loss;
     size_t loss_output; /* SIZE_MAX: none */
     int64_t batch;
     int64_t samples; /* of the last run, without classes */
@@ -276,8 +276,8 @@ static void measure_tokens(sonde_nn_evaluator *evaluator, const sonde_view *scor
     for (int64_t n = 0; n < positions; n++) {
         right += is_right(scores->data, label, n, classes, step) ? 1 : 0;
     }
-    sonde_nn_running_mean_add(&evaluator->error, (double)right / (double)positions,
-                              (double)positions);
+    sonde__train_mean_add(&evaluator->error, (double)right / (double)positions,
+                          (double)positions);
     evaluator->samples += scores->shape[0];
 }
 
@@ -303,8 +303,8 @@ static void measure_values(sonde_nn_evaluator *evaluator, const sonde_view *outp
             error += fabs(off);
         }
     }
-    sonde_nn_running_mean_add(&evaluator->error, error / (double)(rows * columns),
-                              (double)(rows * columns));
+    sonde__train_mean_add(&evaluator->error, error / (double)(rows * columns),
+                          (double)(rows * columns));
     evaluator->samples += rows;
 }
 
@@ -350,7 +350,7 @@ static sonde_err measure(sonde_nn_evaluator *evaluator, const sonde_view *scores
                                            ? (double)sample[i]
                                            : (double)label[i]));
     }
-    sonde_nn_running_mean_add(&evaluator->error, sum / (double)count, (double)count);
+    sonde__train_mean_add(&evaluator->error, sum / (double)count, (double)count);
     evaluator->samples += scores->shape[0];
     return SONDE_OK;
 }
@@ -372,8 +372,8 @@ static sonde_err take_batch(sonde_nn_evaluator *evaluator, const sonde_nn_batch 
         return SONDE_OK;
     }
     SONDE__TRY(sonde_nn_session_output(session, evaluator->loss_output, &loss, diag));
-    sonde_nn_running_mean_add(&evaluator->loss, (double)*(const float *)loss.data,
-                              (double)batch->count);
+    sonde__train_mean_add(&evaluator->loss, (double)*(const float *)loss.data,
+                          (double)batch->count);
     return SONDE_OK;
 }
 
@@ -385,7 +385,7 @@ sonde_err sonde_nn_evaluator_run(sonde_nn_evaluator *evaluator, sonde_diag *diag
     int64_t done = 0;
 
     sonde_nn_confusion_reset(evaluator->matrix);
-    evaluator->loss = evaluator->error = (sonde_nn_running_mean){0};
+    evaluator->loss = evaluator->error = (sonde__train_mean){0};
     evaluator->samples = 0;
     if (evaluator->sums != NULL) {
         memset(evaluator->sums, 0, (size_t)evaluator->columns * sizeof *evaluator->sums);
@@ -413,25 +413,25 @@ sonde_nn_score sonde_nn_evaluator_score(const sonde_nn_evaluator *evaluator)
         return (sonde_nn_score){0};
     }
     if (evaluator->target == SONDE_NN_TARGET_TOKENS) {
-        const double loss = sonde_nn_running_mean_get(&evaluator->loss);
+        const double loss = sonde__train_mean_get(&evaluator->loss);
 
         return (sonde_nn_score){.loss = loss,
                                 .tokens = true,
-                                .accuracy = sonde_nn_running_mean_get(&evaluator->error),
+                                .accuracy = sonde__train_mean_get(&evaluator->error),
                                 .samples = evaluator->samples,
                                 .error = (double)NAN,
                                 .r2 = (double)NAN,
                                 .perplexity = exp(loss)};
     }
     if (evaluator->matrix == NULL) {
-        return (sonde_nn_score){.loss = sonde_nn_running_mean_get(&evaluator->loss),
+        return (sonde_nn_score){.loss = sonde__train_mean_get(&evaluator->loss),
                                 .accuracy = (double)NAN,
                                 .samples = evaluator->samples,
-                                .error = sonde_nn_running_mean_get(&evaluator->error),
+                                .error = sonde__train_mean_get(&evaluator->error),
                                 .r2 = r_squared(evaluator)};
     }
     return (sonde_nn_score){
-        .loss = sonde_nn_running_mean_get(&evaluator->loss),
+        .loss = sonde__train_mean_get(&evaluator->loss),
         .classes = true,
         .error = (double)NAN,
         .r2 = (double)NAN,
@@ -445,4 +445,29 @@ const sonde_nn_confusion *sonde_nn_evaluator_matrix(const sonde_nn_evaluator *ev
         return NULL;
     }
     return evaluator->matrix;
+}
+
+/* --- means -------------------------------------------------------------------------- */
+
+void sonde__train_mean_add(sonde__train_mean *mean, double value, double weight)
+{
+    const double x = value * weight;
+    const double sum = mean->sum + x;
+
+    if (!isfinite(x)) {
+        mean->nonfinite++;
+        return;
+    }
+    mean->rest +=
+        fabs(mean->sum) >= fabs(x) ? (mean->sum - sum) + x : (x - sum) + mean->sum;
+    mean->sum = sum;
+    mean->weight += weight;
+}
+
+double sonde__train_mean_get(const sonde__train_mean *mean)
+{
+    if (mean->nonfinite > 0 || mean->weight == 0.0) {
+        return (double)NAN;
+    }
+    return (mean->sum + mean->rest) / mean->weight;
 }

@@ -16,6 +16,19 @@ typedef struct sonde__train_group {
     sonde_nn_rate rate;
 } sonde__train_group;
 
+/* A running mean, with Neumaier's compensated sum (1974). {0} is an empty one. */
+typedef struct sonde__train_mean {
+    double sum, rest; /* the sum is sum + rest */
+    double weight;
+    uint64_t nonfinite; /* NaN and infinite values, not in the sum */
+} sonde__train_mean;
+
+/* Adds value with a weight (a mean over n samples counts n times). */
+SONDE_API void sonde__train_mean_add(sonde__train_mean *mean, double value,
+                                     double weight);
+/* NaN if a non-finite value was added, or none at all. */
+SONDE_API double sonde__train_mean_get(const sonde__train_mean *mean);
+
 struct sonde_nn_trainer {
     sonde_nn_trainer_options options;
     sonde_nn_job *job; /* NULL: created from a model and a feed */

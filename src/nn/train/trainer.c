@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/macros.h"
+#include "base/whole_file.h"
 
 #include <math.h>
 #include <unistd.h>
@@ -123,7 +124,7 @@ static size_t count_inputs(const sonde_nn_trainer *trainer,
 }
 
 static sonde_err train_batch(sonde_nn_trainer *trainer, const sonde_nn_feed_batch *batch,
-                             sonde_nn_step *step, sonde_nn_running_mean *mean,
+                             sonde_nn_step *step, sonde__train_mean *mean,
                              sonde_diag *diag)
 {
     const sonde_nn_trainer_events *events = &trainer->options.events;
@@ -133,8 +134,8 @@ static sonde_err train_batch(sonde_nn_trainer *trainer, const sonde_nn_feed_batc
     SONDE__TRY(sonde__train_keep_former(trainer, diag));
     SONDE__TRY(sonde_nn_session_loss(trainer->session, &step->loss, diag));
     SONDE__TRY(agree(trainer, &step->loss, diag));
-    sonde_nn_running_mean_add(mean, step->loss, 1.0);
-    step->mean = sonde_nn_running_mean_get(mean);
+    sonde__train_mean_add(mean, step->loss, 1.0);
+    step->mean = sonde__train_mean_get(mean);
     step->step = sonde_nn_session_step(trainer->session);
     step->call = step->step / trainer->session_options.device_iterations - 1;
     step->samples += batch->samples;
@@ -146,7 +147,7 @@ static sonde_err train_batch(sonde_nn_trainer *trainer, const sonde_nn_feed_batc
 
 /* The first `skip` batches were trained on before the checkpoint. */
 static sonde_err train_epoch(sonde_nn_trainer *trainer, int epoch, int64_t skip,
-                             sonde_nn_running_mean *mean, sonde_diag *diag)
+                             sonde__train_mean *mean, sonde_diag *diag)
 {
     const sonde_nn_feed *feed = &trainer->feed;
     sonde_nn_step step = {.epoch = epoch};
@@ -261,7 +262,7 @@ static sonde_err run_epoch(sonde_nn_trainer *trainer, int number, int64_t skip,
 {
     const sonde_nn_trainer_events *events = &trainer->options.events;
     const double started = sonde__now();
-    sonde_nn_running_mean mean = {0};
+    sonde__train_mean mean = {0};
     sonde_nn_epoch epoch = {.number = number,
                             .count = trainer->epochs,
                             .step = sonde_nn_session_step(trainer->session),
@@ -277,7 +278,7 @@ static sonde_err run_epoch(sonde_nn_trainer *trainer, int number, int64_t skip,
     }
     epoch.samples = (trainer->feed.batches - skip) * trainer->plan.combined_batch *
                     trainer->plan.ranks;
-    epoch.loss = sonde_nn_running_mean_get(&mean);
+    epoch.loss = sonde__train_mean_get(&mean);
     epoch.seconds = sonde__now() - started;
     return end_epoch(trainer, &epoch, diag);
 }
@@ -406,6 +407,7 @@ static sonde_err save_tokenizer(const sonde_nn_trainer *trainer, sonde_diag *dia
 {
     const sonde_nn_tokenizer *tokenizer = NULL;
     char path[SONDE__TRAIN_PATH];
+    size_t size = 0;
 
     if (trainer->job == NULL ||
         sonde_nn_job_get_info(trainer->job)->input_dtype != SONDE_I64) {
@@ -416,7 +418,9 @@ static sonde_err save_tokenizer(const sonde_nn_trainer *trainer, sonde_diag *dia
         return SONDE_OK;
     }
     SONDE__TRY(sonde__train_path(trainer->options.out, "tokenizer.json", path, diag));
-    return sonde_nn_tokenizer_save(tokenizer, path, diag);
+    const char *json = sonde_nn_tokenizer_json(tokenizer, &size);
+
+    return sonde__whole_put(path, json, size, diag);
 }
 
 /* Weights that were trained before are not overwritten by untrained ones. */

@@ -11,7 +11,6 @@
 #include "observe/tensor_roles.h"
 #include "rules/context.h"
 #include "rules/outputs.h"
-#include "rules/suspicion.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -95,36 +94,48 @@ static size_t find_part(const part *parts, size_t count, const char *parameter)
                : SIZE_MAX;
 }
 
-void sonde__builtin_link(sonde_rule_run *run, int parameters, int parts,
-                         bool (*fits)(const sonde_tensor_info *info), size_t offset)
+static void link_parts(sonde_rule_run *run, const sonde__builtin_link *link, part *sorted)
 {
-    size_t count = 0, used = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
-    part *sorted = sonde__calloc(count, sizeof *sorted);
+    size_t used = 0;
 
-    if (sorted == NULL) {
-        sonde_rule_fail(run, "out of memory");
-    }
-    for (size_t i = 0; sorted != NULL && i < count; i++) {
-        const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
+    SONDE__EACH_OF (run, t, link->part) {
+        const sonde_tensor_info *info = sonde_rule_info(run, t->id);
 
-        if (tensors[i].need == parts && (fits == NULL || fits(info))) {
-            sorted[used] = (part){sonde__builtin_parameter_of(info->name), i};
+        if (sorted != NULL && (link->fits == NULL || link->fits(info))) {
+            sorted[used] = (part){sonde__builtin_parameter_of(info->name),
+                                  sonde__builtin_index(run, t)};
             used += sorted[used].parameter.text != NULL;
         }
     }
     if (used > 0) {
         qsort(sorted, used, sizeof *sorted, compare_parts);
     }
-    for (size_t i = 0; i < count; i++) {
-        if (tensors[i].need == parameters) {
-            const char *name = sonde_rule_info(run, tensors[i].id)->name;
-            const size_t found = find_part(sorted, used, name);
+    SONDE__EACH_OF (run, t, link->whole) {
+        const size_t found = find_part(sorted, used, sonde_rule_info(run, t->id)->name);
 
-            memcpy((char *)tensors[i].memory + offset, &found, sizeof found);
-        }
+        memcpy((char *)t->memory + link->offset, &found, sizeof found);
+    }
+}
+
+bool sonde__builtin_relink(sonde_rule_run *run, size_t *linked,
+                           const sonde__builtin_link *links, size_t count)
+{
+    const size_t tensors = sonde__builtin_count(run);
+    part *sorted = NULL;
+
+    if (*linked == tensors) {
+        return false;
+    }
+    *linked = tensors;
+    sorted = sonde__calloc(tensors, sizeof *sorted);
+    if (sorted == NULL) {
+        sonde_rule_fail(run, "out of memory");
+    }
+    for (size_t i = 0; i < count; i++) {
+        link_parts(run, &links[i], sorted);
     }
     sonde__free(sorted);
+    return true;
 }
 
 static bool is_input_of(const char *name, const char *activation)
@@ -163,61 +174,7 @@ const char *sonde__builtin_goes_into(const sonde_rule_run *run,
     return NULL;
 }
 
-bool sonde__builtin_is_given(const sonde_tensor_info *info, const sonde_vitals *v,
-                             bool started, uint64_t *infinite)
-{
-    const uint64_t now = v->pos_inf + v->neg_inf;
-
-    if (!started && info->role == SONDE_ROLE_BUFFER) {
-        *infinite = now;
-    }
-    if (v->nan > 0 || now != *infinite) {
-        *infinite = 0; /* for good */
-    }
-    return *infinite > 0;
-}
-
-sonde__builtin_skip sonde__builtin_was_skipped(sonde_rule_run *run)
-{
-    const sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
-    bool gradients = false, parameters = false;
-
-    SONDE__EACH (run, i) {
-        const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
-        const sonde_vitals *v = tensors[i].vitals;
-
-        if (v == NULL || (info->role == SONDE_ROLE_BUFFER && v->nan == 0)) {
-            continue;
-        }
-        if (info->role == SONDE_ROLE_GRADIENT ||
-            info->role == SONDE_ROLE_ACTIVATION_GRADIENT) {
-            gradients = gradients || v->nan + v->pos_inf + v->neg_inf > 0;
-        } else if (v->nan + v->pos_inf > 0 ||
-                   (v->neg_inf > 0 && !sonde__builtin_may_be_masked(info))) {
-            return SONDE__SKIP_NO;
-        } else {
-            parameters = parameters || sonde__builtin_is_parameter(info);
-        }
-    }
-    return !gradients ? SONDE__SKIP_NO : parameters ? SONDE__SKIP_YES : SONDE__SKIP_MAYBE;
-}
-
-bool sonde__builtin_found_bad(sonde_rule_run *run, size_t i, sonde__builtin_skip skip,
-                              double bad)
-{
-    /* An update with such gradients spoils the parameters, and the next loss. */
-    static const sonde__rule_terms perhaps = {
-        .event = true, SONDE__TERMS(NOTE, ERROR, ERROR, ERROR, ERROR)};
-
-    return skip == SONDE__SKIP_MAYBE
-               ? sonde__rule_suspect(run, i, &perhaps, "nonfinite", bad, 0.0)
-               : sonde_rule_found(run, i,
-                                  skip == SONDE__SKIP_YES ? SONDE_SEVERITY_NOTE
-                                                          : SONDE_SEVERITY_ERROR,
-                                  "nonfinite", bad, 0.0);
-}
-
-static bool has_word(const char *text, const char *const *words, size_t count)
+bool sonde__builtin_has_word(const char *text, const char *const *words, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         if (sonde__strcasestr(text, words[i]) != NULL) {
@@ -234,12 +191,12 @@ static bool is_of(const sonde_rule_run *run, const sonde_tensor_info *info,
     const char *end = strrchr(info->name, '.');
     const size_t length = end != NULL ? (size_t)(end - info->name) : 0;
 
-    if (has_word(info->name, words, count)) {
+    if (sonde__builtin_has_word(info->name, words, count)) {
         return true;
     }
     for (uint32_t id = sonde__rules_first_output(run, info->name, length);
          id != SONDE__TABLE_NONE; id = sonde__rules_next_output(run, id)) {
-        if (has_word(sonde_rule_info(run, id)->op, words, count)) {
+        if (sonde__builtin_has_word(sonde_rule_info(run, id)->op, words, count)) {
             return true;
         }
     }
@@ -260,12 +217,17 @@ bool sonde__builtin_is_scale(const sonde_rule_run *run, const sonde_tensor_info 
     return is_of(run, info, words, SONDE_COUNT_OF(words));
 }
 
-bool sonde__builtin_is_statistic(const sonde_tensor_info *info)
+bool sonde__builtin_is_target(const sonde_tensor_info *info)
 {
-    static const char *const words[] = {"running_", "moving_", "num_batches",
-                                        "batch_mean", "batch_var"};
+    static const char *const words[] = {"target", "label"};
 
-    return has_word(info->name, words, SONDE_COUNT_OF(words));
+    return sonde__builtin_has_word(info->name, words, SONDE_COUNT_OF(words));
+}
+
+bool sonde__builtin_same_shape(const sonde_tensor_info *a, const sonde_tensor_info *b)
+{
+    return a->rank == b->rank &&
+           memcmp(a->shape, b->shape, (size_t)a->rank * sizeof a->shape[0]) == 0;
 }
 
 bool sonde__builtin_is_small(const sonde_tensor_info *info, int64_t most)
@@ -280,12 +242,10 @@ bool sonde__builtin_is_small(const sonde_tensor_info *info, int64_t most)
 
 void sonde__builtin_free_each(sonde_rule_run *run, size_t offset)
 {
-    sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
-
-    SONDE__EACH (run, i) {
+    SONDE__EACH (run, t) {
         void *block = NULL;
 
-        memcpy(&block, (char *)tensors[i].memory + offset, sizeof(void *));
+        memcpy(&block, (char *)t->memory + offset, sizeof(void *));
         sonde__free(block);
     }
 }
@@ -341,26 +301,23 @@ int sonde__builtin_wants_weight(sonde_rule_run *run, const sonde_tensor_info *in
 
 /* --- losses ------------------------------------------------------------------------- */
 
-sonde__builtin_loss sonde__builtin_loss_kind(const sonde_rule_run *run, uint32_t id)
+bool sonde__builtin_is_whole_loss(const sonde_rule_run *run, uint32_t id)
 {
     return sonde__observe_is_objective(sonde__rule_catalogue(run), id) &&
-                   !sonde__rule_is_declared_free(run, id)
-               ? SONDE__LOSS_WHOLE
-               : SONDE__LOSS_PART;
+           !sonde__rule_is_declared_free(run, id);
 }
 
-/* --- numbers ------------------------------------------------------------------------ */
-
-static int by_size(const void *a, const void *b)
+const sonde_vitals *sonde__builtin_loss_of(sonde_rule_run *run, int need, bool finite)
 {
-    const double x = *(const double *)a, y = *(const double *)b;
+    const sonde_vitals *loss = NULL;
 
-    return (x > y) - (x < y);
-}
-
-void sonde__builtin_sort(double *values, size_t count)
-{
-    qsort(values, count, sizeof *values, by_size);
+    SONDE__EACH_SEEN (run, t, need) {
+        if ((finite ? sonde__builtin_finite(t->vitals) : t->vitals->count) > 0 &&
+            (loss == NULL || sonde__builtin_is_whole_loss(run, t->id))) {
+            loss = t->vitals;
+        }
+    }
+    return loss;
 }
 
 /* --- rules of smdebug --------------------------------------------------------------- */
@@ -394,74 +351,4 @@ bool sonde__builtin_as_smdebug(sonde_rule_run *run, const char *theirs, const ch
         }
     }
     return any_given(run, theirs) && !any_given(run, ours);
-}
-
-bool sonde__builtin_was_nonzero(const sonde_rule_run *run, uint32_t id)
-{
-    int64_t *steps = NULL;
-    sonde_vitals *vitals = NULL;
-    size_t count = 0;
-    bool was = false;
-
-    int64_t begin = 0;
-    sonde_trial *trial = sonde__rule_trial(run, &begin);
-
-    if (trial == NULL || begin <= 0 ||
-        sonde_trial_vitals_series(trial, id, SONDE_MODE_GLOBAL, -1, 0, begin, &steps,
-                                  &vitals, &count, NULL) != SONDE_OK) {
-        return false;
-    }
-    for (size_t i = 0; i < count && !was; i++) {
-        was = sonde_vitals_are_norms(&vitals[i]) ? vitals[i].abs_max > 0.0
-                                                 : vitals[i].zero < vitals[i].count;
-    }
-    sonde_trial_free(steps);
-    sonde_trial_free(vitals);
-    return was;
-}
-
-const char *sonde__builtin_bad_text(const sonde_vitals *v, char text[SONDE__BAD_TEXT])
-{
-    const struct {
-        uint64_t count;
-        const char *name;
-    } kinds[] = {{v->nan, "NaN"}, {v->pos_inf, "+Inf"}, {v->neg_inf, "-Inf"}};
-    size_t used = 0;
-
-    text[0] = '\0';
-    for (size_t i = 0; i < SONDE_COUNT_OF(kinds); i++) {
-        const char *verb = kinds[i].count == 1 ? "is" : "are";
-
-        if (kinds[i].count == 0) {
-            continue;
-        }
-        if (used == 0) {
-            (void)snprintf(text, SONDE__BAD_TEXT, "%llu of %llu values %s %s",
-                           (unsigned long long)kinds[i].count,
-                           (unsigned long long)v->count, verb, kinds[i].name);
-        } else {
-            (void)snprintf(text + used, SONDE__BAD_TEXT - used, ", %llu %s %s",
-                           (unsigned long long)kinds[i].count, verb, kinds[i].name);
-        }
-        used = strlen(text);
-    }
-    return text;
-}
-
-void sonde__builtin_say_replicas(sonde_rule_run *run, int a, int b, const char *what)
-{
-    enum { WORKER = SONDE__RULES_WORKER };
-
-    if (a / WORKER == b / WORKER) {
-        sonde_rule_say(run, NULL, "Replicas %d and %d have %s.", a % WORKER, b % WORKER,
-                       what);
-    } else if (a % WORKER == 0 && b % WORKER == 0) {
-        sonde_rule_say(run, NULL, "Workers %d and %d have %s.", a / WORKER, b / WORKER,
-                       what);
-    } else {
-        sonde_rule_say(run, NULL,
-                       "Replica %d of worker %d and replica %d of worker %d "
-                       "have %s.",
-                       a % WORKER, a / WORKER, b % WORKER, b / WORKER, what);
-    }
 }

@@ -1,19 +1,23 @@
 /*
- * builtin.h - how a built-in rule is written.
+ * builtin.h - how a built-in rule is written: its row, its parameters, the tensors that it
+ * chooses, and arithmetic on what they hold.
  *
- * A rule is one file, rule_<name>.c, which defines sonde__builtin_<name>. The build finds
- * it there: no table lists it. Its comment says exactly when the rule fires.
+ * A rule is a row sonde__builtin_<name> in a file rule_<name>.c, where rules of one family
+ * may stand together. The build finds it there: no table lists it. A comment says exactly
+ * when the rule fires.
  *
- *     builtin.h          a rule's row, its parameters, the tensors that it chooses
- *     builtin_vitals.h   arithmetic on vital signs
- *     builtin_values.h   elements of raw values
- *     labels.h  series.h  units.h    helpers that a few rules share
+ * What is found is reported with terms (rules/suspicion.h): of what is sure,
+ * SONDE__SURE(ERROR); else the rule's own, by the course of training.
  */
 #ifndef SONDE_RULES_BUILTIN_BUILTIN_H
 #define SONDE_RULES_BUILTIN_BUILTIN_H
 
 #include <sonde/rule.h>
 
+#include "rules/suspicion.h"
+#include "tensor/convert.h"
+
+#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -22,11 +26,11 @@ enum { SONDE__TRAIN = 1U << SONDE_MODE_TRAIN };
 
 /* --- a row -------------------------------------------------------------------------- */
 
-/* The first fields of a row: its name, the type of its state, the file's `params` and
- * `needs`. */
+/* The first fields of a row: its name, the type of its state, and the arrays type_params
+ * and type_needs. */
 #define SONDE__RULE(rule_name, type)                                                     \
     .abi = SONDE_RULE_ABI, .name = (rule_name), .state_size = sizeof(type),              \
-    SONDE_RULE_PARAMS(params), SONDE_RULE_NEEDS(needs)
+    SONDE_RULE_PARAMS(type##_params), SONDE_RULE_NEEDS(type##_needs)
 
 /* A parameter that has the name of its field in the state. */
 #define SONDE__PARAM(type, field, kind, initial, least, most, help)                      \
@@ -68,49 +72,25 @@ enum {
 
 /* Of sonde_rule_need.when. A look at every tensor costs about half a step: seldom is for
  * what large tensors are examined for, often for parameters, gradients and few numbers. */
-#define SONDE__EACH_STEP                                                                 \
+#define SONDE__WHEN(...)                                                                 \
     {                                                                                    \
-        .every = 1                                                                       \
+        __VA_ARGS__                                                                      \
     }
+#define SONDE__EACH_STEP SONDE__WHEN(.every = 1)
 #define SONDE__OFTEN SONDE_RULE_LOOKS
-#define SONDE__SELDOM                                                                    \
-    {                                                                                    \
-        .first = 20, .every = 50                                                         \
-    }
+#define SONDE__SELDOM SONDE__WHEN(.first = 20, .every = 50)
 /* For full vital signs of parameters and gradients, and for values that keep a trace of
  * the steps before, as moments of the optimiser do. */
-#define SONDE__AT_TIMES                                                                  \
-    {                                                                                    \
-        .first = 20, .every = 20                                                         \
-    }
+#define SONDE__AT_TIMES SONDE__WHEN(.first = 20, .every = 20)
 /* For gradients of activations: what is wrong with them shows in those of parameters. */
-#define SONDE__RARELY                                                                    \
-    {                                                                                    \
-        .first = 20, .every = 100                                                        \
-    }
+#define SONDE__RARELY SONDE__WHEN(.first = 20, .every = 100)
 /* For rules that compare a step with the one before, and with those before that. */
-#define SONDE__IN_PAIRS                                                                  \
-    {                                                                                    \
-        .first = 20, .every = 100, .row = 2, .row_every = 100                            \
-    }
+#define SONDE__IN_PAIRS SONDE__WHEN(.first = 20, .every = 100, .row = 2, .row_every = 100)
+#define SONDE__IN_ROWS SONDE__WHEN(.first = 20, .every = 100, .row = 6, .row_every = 100)
 /* For rules that count comparisons from the start of a run. */
-#define SONDE__CLOSELY                                                                   \
-    {                                                                                    \
-        .first = 50, .every = 20                                                         \
-    }
-#define SONDE__IN_ROWS                                                                   \
-    {                                                                                    \
-        .first = 20, .every = 100, .row = 6, .row_every = 100                            \
-    }
+#define SONDE__CLOSELY SONDE__WHEN(.first = 50, .every = 20)
 
 /* --- a rule's tensors --------------------------------------------------------------- */
-
-static inline sonde_rule_tensor *sonde__builtin_tensors(sonde_rule_run *run)
-{
-    size_t count = 0;
-
-    return sonde_rule_tensors(run, &count);
-}
 
 static inline size_t sonde__builtin_count(sonde_rule_run *run)
 {
@@ -120,16 +100,52 @@ static inline size_t sonde__builtin_count(sonde_rule_run *run)
     return count;
 }
 
-/* A loop over the indices of the rule's tensors; over those of one need; over those of
- * them that were seen at this step. */
-#define SONDE__EACH(run, i)                                                              \
-    for (size_t i = 0, i##_end = sonde__builtin_count(run); i < i##_end; i++)
-#define SONDE__EACH_OF(run, tensors, i, wanted)                                          \
-    SONDE__EACH (run, i)                                                                 \
-        if ((tensors)[i].need == (wanted))
-#define SONDE__EACH_SEEN(run, tensors, i, wanted)                                        \
-    SONDE__EACH (run, i)                                                                 \
-        if ((tensors)[i].need == (wanted) && (tensors)[i].vitals != NULL)
+static inline sonde_rule_tensor *sonde__builtin_tensors(sonde_rule_run *run)
+{
+    size_t count = 0;
+
+    return sonde_rule_tensors(run, &count);
+}
+
+static inline sonde_rule_tensor *sonde__builtin_end(sonde_rule_run *run)
+{
+    const size_t count = sonde__builtin_count(run);
+
+    return count > 0 ? sonde__builtin_tensors(run) + count : NULL;
+}
+
+static inline size_t sonde__builtin_index(sonde_rule_run *run, const sonde_rule_tensor *t)
+{
+    return (size_t)(t - sonde__builtin_tensors(run));
+}
+
+static inline sonde_rule_tensor *sonde__builtin_at(sonde_rule_run *run, size_t i)
+{
+    return sonde__builtin_tensors(run) + i;
+}
+
+/* The vital signs of a tensor at this step; NULL if there are none, and for SIZE_MAX. */
+static inline const sonde_vitals *sonde__builtin_seen_at(sonde_rule_run *run, size_t i)
+{
+    return i != SIZE_MAX ? sonde__builtin_tensors(run)[i].vitals : NULL;
+}
+
+/* A loop over the rule's tensors; over those of one need; over those of them that were
+ * seen at this step; over those of them with elements, all of which are finite. Pointers
+ * to tensors last until the next bind. */
+#define SONDE__EACH(run, t)                                                              \
+    for (sonde_rule_tensor *t = sonde__builtin_tensors(run),                             \
+                           *t##_end = sonde__builtin_end(run);                           \
+         t < t##_end; t++)
+#define SONDE__EACH_OF(run, t, wanted)                                                   \
+    SONDE__EACH (run, t)                                                                 \
+        if (t->need == (wanted))
+#define SONDE__EACH_SEEN(run, t, wanted)                                                 \
+    SONDE__EACH (run, t)                                                                 \
+        if (t->need == (wanted) && t->vitals != NULL)
+#define SONDE__EACH_FINITE(run, t, wanted)                                               \
+    SONDE__EACH (run, t)                                                                 \
+        if (t->need == (wanted) && sonde__builtin_is_finite(t->vitals))
 
 /* --- tensors by what they are ------------------------------------------------------- */
 
@@ -144,46 +160,19 @@ static inline bool sonde__builtin_is_loss(const sonde_tensor_info *info, uint32_
     return info->role == SONDE_ROLE_LOSS && sonde__builtin_is_own(info, id);
 }
 
-static inline bool sonde__builtin_is_parameter(const sonde_tensor_info *info)
-{
-    return info->role == SONDE_ROLE_WEIGHT || info->role == SONDE_ROLE_BIAS;
-}
-
 /* Of at most so many elements. */
 bool sonde__builtin_is_small(const sonde_tensor_info *info, int64_t most);
 
-/* A gradient of a parameter as it is applied: Accum___w where gradients are accumulated,
- * else Gradient___w. */
-static inline bool sonde__builtin_is_gradient(const sonde_tensor_info *info)
-{
-    return info->role == SONDE_ROLE_GRADIENT;
-}
-
-/* A batch as the session gets it, of floating point. */
+/* A batch as the session gets it. */
 static inline bool sonde__builtin_is_input(const sonde_tensor_info *info, uint32_t id)
 {
     return info->role == SONDE_ROLE_INPUT && info->pass == SONDE_PASS_NONE &&
-           sonde__builtin_is_own(info, id) && sonde_dtype_is_float(info->dtype);
+           sonde__builtin_is_own(info, id);
 }
 
-/* Whether a tensor may hold -Inf on purpose: a mask of attention, scores that are
- * masked, a logarithm of 0. */
-static inline bool sonde__builtin_may_be_masked(const sonde_tensor_info *info)
-{
-    return info->role == SONDE_ROLE_OUTPUT || info->role == SONDE_ROLE_ACTIVATION ||
-           info->role == SONDE_ROLE_INPUT || info->role == SONDE_ROLE_BUFFER ||
-           info->role == SONDE_ROLE_OTHER;
-}
+/* Whether its name says that it is a target or a label. */
+bool sonde__builtin_is_target(const sonde_tensor_info *info);
 
-/* A buffer that is infinite by construction, such as the bound of a constraint: it holds
- * infinities, and no NaN, from the first step on, and always as many. *infinite: of the
- * tensor, 0 at first; started: an earlier step was judged. Call it whenever the tensor
- * holds such a value. */
-bool sonde__builtin_is_given(const sonde_tensor_info *info, const sonde_vitals *v,
-                             bool started, uint64_t *infinite);
-
-/* True if the last word of the name, after dots and underscores, begins with "bias". */
-bool sonde__builtin_is_bias(const sonde_tensor_info *info);
 /* The activation that a tensor goes into, "relu", "tanh" ..., by its name (relu1_input_0)
  * or, for a module's input, by the op of that module's output; NULL if none is known.
  * Cost: one pass over the catalogue. */
@@ -195,22 +184,6 @@ const char *sonde__builtin_goes_into(const sonde_rule_run *run,
 bool sonde__builtin_is_table(const sonde_rule_run *run, const sonde_tensor_info *info);
 /* Whether a weight belongs to a normalisation or scales channels, in the same way. */
 bool sonde__builtin_is_scale(const sonde_rule_run *run, const sonde_tensor_info *info);
-/* Whether a buffer holds the statistics of a batch normalisation, by its name. */
-bool sonde__builtin_is_statistic(const sonde_tensor_info *info);
-
-/* Whether gradients of this step are not finite, and everything else is, parameters
- * included: the update was skipped, as a scaler of mixed precision does on purpose. MAYBE:
- * no parameter is seen at this step. */
-typedef enum sonde__builtin_skip {
-    SONDE__SKIP_NO,
-    SONDE__SKIP_MAYBE,
-    SONDE__SKIP_YES
-} sonde__builtin_skip;
-sonde__builtin_skip sonde__builtin_was_skipped(sonde_rule_run *run);
-/* sonde_rule_found of values that are not finite: a note where the update was skipped, a
- * suspicion where it may have been, else an error. */
-bool sonde__builtin_found_bad(sonde_rule_run *run, size_t i, sonde__builtin_skip skip,
-                              double bad);
 
 /* The parameter that a gradient, an update or an optimiser's value belongs to, by the
  * names that Sonde, smdebug and PyTorch give: Gradient___w, gradient/w, w.grad,
@@ -220,11 +193,22 @@ typedef struct sonde__builtin_span {
     size_t length;
 } sonde__builtin_span;
 sonde__builtin_span sonde__builtin_parameter_of(const char *name);
-/* For every tensor of need `parameters`: sets the size_t at `offset` of its memory to the
- * index of the first tensor of need `parts` that belongs to it and passes `fits` (NULL:
- * any), or SIZE_MAX. Call it in step whenever the number of tensors has grown. */
-void sonde__builtin_link(sonde_rule_run *run, int parameters, int parts,
-                         bool (*fits)(const sonde_tensor_info *info), size_t offset);
+/* To each tensor of need `whole` belongs one of need `part`: the first one of that
+ * parameter that passes `fits` (NULL: any). */
+typedef struct sonde__builtin_link {
+    int whole, part;
+    size_t
+        offset; /* in the memory of the whole: a size_t, the index of the part, or SIZE_MAX */
+    bool (*fits)(const sonde_tensor_info *info);
+} sonde__builtin_link;
+/* For step: true if tensors were added since *linked, which is then the number of them;
+ * sets the links anew. */
+bool sonde__builtin_relink(sonde_rule_run *run, size_t *linked,
+                           const sonde__builtin_link *links, size_t count);
+
+/* Whether one of the words stands in a text, in capitals or not. */
+bool sonde__builtin_has_word(const char *text, const char *const *words, size_t count);
+bool sonde__builtin_same_shape(const sonde_tensor_info *a, const sonde_tensor_info *b);
 
 /* --- tensors that a rule wants ------------------------------------------------------ */
 
@@ -249,15 +233,11 @@ int sonde__builtin_wants_any(sonde_rule_run *run, const sonde_tensor_info *info,
 int sonde__builtin_wants_weight(sonde_rule_run *run, const sonde_tensor_info *info,
                                 uint32_t id);
 
-/* What a loss is to its run. Parts of a sum and the losses of two players need not fall,
- * and what they do says little by itself. */
-typedef enum sonde__builtin_loss {
-    SONDE__LOSS_WHOLE, /* the only loss of the run, or the total of others by its name */
-    SONDE__LOSS_PART   /* one of several */
-} sonde__builtin_loss;
-/* Losses whose names begin with val, eval or test are not counted. Cost: one pass over
- * the catalogue. */
-sonde__builtin_loss sonde__builtin_loss_kind(const sonde_rule_run *run, uint32_t id);
+/* Whether a loss is the only one of the run, or the total of others by its name, and not
+ * one of several: parts of a sum and the losses of two players need not fall, and what
+ * they do says little by itself. Losses whose names begin with val, eval or test are not
+ * counted. Cost: one pass over the catalogue. */
+bool sonde__builtin_is_whole_loss(const sonde_rule_run *run, uint32_t id);
 
 /* --- rules of smdebug --------------------------------------------------------------- */
 
@@ -268,18 +248,8 @@ sonde__builtin_loss sonde__builtin_loss_kind(const sonde_rule_run *run, uint32_t
 /* For init: true if the user has set that parameter, or any of the parameters `theirs`,
  * which smdebug has, and none of `ours`; both are comma-separated names. */
 bool sonde__builtin_as_smdebug(sonde_rule_run *run, const char *theirs, const char *ours);
-/* For bind: true if the trial has vital signs of the tensor, with elements that are not
- * 0, from before the first step that is judged. */
-bool sonde__builtin_was_nonzero(const sonde_rule_run *run, uint32_t id);
 
 /* --- while judging ------------------------------------------------------------------ */
-
-/* The index of one of the rule's tensors, for sonde_rule_found. */
-static inline size_t sonde__builtin_index(sonde_rule_run *run,
-                                          const sonde_rule_tensor *tensor)
-{
-    return (size_t)(tensor - sonde__builtin_tensors(run));
-}
 
 /* Frees the block that the pointer at this offset of each tensor's memory holds. */
 void sonde__builtin_free_each(sonde_rule_run *run, size_t offset);
@@ -296,13 +266,119 @@ static inline int64_t sonde__builtin_steps_since(const sonde_rule_run *run, int6
     return since;
 }
 
-/* "1 of 8 values is NaN", "3 of 8 values are NaN, 1 is +Inf": of vital signs with such
- * values. Returns text. */
-enum { SONDE__BAD_TEXT = 128 };
-const char *sonde__builtin_bad_text(const sonde_vitals *v, char text[SONDE__BAD_TEXT]);
+/* --- arithmetic on vital signs ------------------------------------------------------ */
 
-/* "Workers 0 and 1 have the same batch.", or of replicas of one worker or of two. */
-void sonde__builtin_say_replicas(sonde_rule_run *run, int a, int b, const char *what);
+static inline uint64_t sonde__builtin_finite(const sonde_vitals *v)
+{
+    return v->count - v->nan - v->pos_inf - v->neg_inf;
+}
+
+/* NaN and infinities. */
+static inline uint64_t sonde__builtin_bad(const sonde_vitals *v)
+{
+    return v->nan + v->pos_inf + v->neg_inf;
+}
+
+static inline uint64_t sonde__builtin_nonzero(const sonde_vitals *v)
+{
+    return sonde__builtin_finite(v) - v->zero;
+}
+
+/* sqrt of the mean square of the finite elements; 0 if there is none. */
+static inline double sonde__builtin_rms(const sonde_vitals *v)
+{
+    const uint64_t n = sonde__builtin_finite(v);
+
+    return n > 0 ? sqrt(v->sumsq / (double)n) : 0.0;
+}
+
+/* Of the population of finite elements; 0 if there is none. */
+static inline double sonde__builtin_variance(const sonde_vitals *v)
+{
+    const uint64_t n = sonde__builtin_finite(v);
+
+    return n > 0 ? v->m2 / (double)n : 0.0;
+}
+
+/* Whether there are vital signs, of elements that are all finite; of which any is. */
+static inline bool sonde__builtin_is_finite(const sonde_vitals *v)
+{
+    return v != NULL && v->count > 0 && sonde__builtin_bad(v) == 0;
+}
+
+static inline bool sonde__builtin_has_finite(const sonde_vitals *v)
+{
+    return v != NULL && sonde__builtin_finite(v) > 0;
+}
+
+/* True if all counts, extremes and sums are equal to the bit. */
+static inline bool sonde__builtin_same_vitals(const sonde_vitals *a,
+                                              const sonde_vitals *b)
+{
+    return a->count == b->count && a->nan == b->nan && a->pos_inf == b->pos_inf &&
+           a->neg_inf == b->neg_inf && a->zero == b->zero && a->min == b->min &&
+           a->max == b->max && a->l1 == b->l1 && a->sumsq == b->sumsq && a->sum == b->sum;
+}
+
+/* |w - w'| from below, by the vital signs of w and w'. */
+double sonde__builtin_least_change(const sonde_vitals *now, const sonde_vitals *before);
+
+/* The loss of the step, among tensors of a need: that of the run, else the first one; of
+ * finite ones alone, or of all. NULL: there is none. */
+const sonde_vitals *sonde__builtin_loss_of(sonde_rule_run *run, int need, bool finite);
+
+/* --- elements of raw values --------------------------------------------------------- */
+
+/* Reads a view row-major, a chunk at a time:
+ *
+ *     sonde__builtin_reader reader = sonde__builtin_read(view);
+ *     for (size_t n = 0; (n = sonde__builtin_next(&reader, values)) > 0;) ...
+ */
+typedef struct sonde__builtin_reader {
+    sonde__tensor_cursor cursor;
+    sonde_dtype dtype;
+} sonde__builtin_reader;
+enum { SONDE__CHUNK = 256 };
+sonde__builtin_reader sonde__builtin_read(const sonde_view *view);
+/* Returns how many elements it stored; 0 at the end. */
+size_t sonde__builtin_next(sonde__builtin_reader *reader, double values[SONDE__CHUNK]);
+/* Stores at most `most` elements, the same places for every view of a shape: evenly
+ * spread over a contiguous view, else the first ones. Returns how many. Cost: that many
+ * loads. */
+size_t sonde__builtin_sample(const sonde_view *view, size_t most, double *out);
+/* The same of a raw value that is the first of its step; 0 of any other evidence. */
+size_t sonde__builtin_sample_first(const sonde_observation *seen, size_t most,
+                                   double *out);
+
+/* --- recent values ------------------------------------------------------------------ */
+
+enum { SONDE__RECENT = 32 };
+
+/* The last values of a number; the oldest is overwritten. */
+typedef struct sonde__builtin_recent {
+    double value[SONDE__RECENT];
+    int64_t count; /* taken so far */
+} sonde__builtin_recent;
+
+void sonde__builtin_recent_take(sonde__builtin_recent *recent, double value);
+/* Of the values that are kept; 0 if there is none. part is below 1. */
+double sonde__builtin_recent_quantile(const sonde__builtin_recent *recent, double part);
+double sonde__builtin_recent_median(const sonde__builtin_recent *recent);
+/* Of the last `most` of them; NaN if there is none. */
+double sonde__builtin_recent_mean(const sonde__builtin_recent *recent, int64_t most);
+/* Whether factor times the median is below value. Sorts nothing. */
+bool sonde__builtin_recent_exceeds(const sonde__builtin_recent *recent, double factor,
+                                   double value);
+
+/* Values in a row, of which the mean is taken. */
+typedef struct sonde__builtin_window {
+    double sum, sumsq;
+    int64_t count;
+    double mean, error; /* of the last whole window, and the standard error of that */
+} sonde__builtin_window;
+/* True if that ends a window of so many values; the next one begins. */
+bool sonde__builtin_window_take(sonde__builtin_window *window, double value,
+                                int64_t size);
 
 /* Ascending. */
 void sonde__builtin_sort(double *values, size_t count);

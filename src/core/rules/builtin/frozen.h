@@ -1,8 +1,8 @@
 /*
- * frozen.h - what the findings of FrozenParameter have in common. Each kind is a file:
+ * frozen.h - what the findings of FrozenParameter have in common:
  *
- *     rule_frozen_parameter.c   alone: a parameter has a gradient and does not change
- *     frozen_idle.c             idle: no parameter changes
+ *     rule_frozen_parameter.c   alone: a parameter has a gradient and does not change;
+ *                               idle: no parameter changes
  *     frozen_cut_off.c          cut off: a weight never had a gradient
  *
  * A comparison is of a tensor with its last observed value, by all its vital signs, to the
@@ -11,11 +11,7 @@
 #ifndef SONDE_RULES_BUILTIN_FROZEN_H
 #define SONDE_RULES_BUILTIN_FROZEN_H
 
-#include <sonde/rule.h>
-
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "rules/builtin/builtin.h"
 
 /* The needs. */
 enum {
@@ -30,11 +26,12 @@ typedef struct sonde__builtin_frozen {
     size_t linked;               /* number of tensors when parameters were linked */
     int64_t compared, changed;   /* comparisons; of them, with any change */
     int64_t idle_now, idle_most; /* comparisons in a row without a change */
-    size_t weights, still,
-        first_moving; /* weights; that never changed; the first other */
-    bool looked;      /* for weights that are cut off */
-    bool pulls;       /* a gradient of a parameter has been seen */
-    int64_t led;      /* first comparisons at which gradients were seen */
+    size_t weights, still;       /* weights; of them, those that never changed */
+    const sonde_rule_tensor
+        *first_moving; /* the first parameter that did, of this step */
+    bool looked;       /* for weights that are cut off */
+    bool pulls;        /* a gradient of a parameter has been seen */
+    int64_t led;       /* first comparisons at which gradients were seen */
     int64_t bare;  /* last comparisons in a row without a change and without gradients */
     bool reported; /* idle, of parameter: */
     size_t idlest;
@@ -54,12 +51,14 @@ typedef struct sonde__builtin_frozen_memory {
     int64_t last;            /* step of the last comparison */
 } sonde__builtin_frozen_memory;
 
-bool sonde__builtin_frozen_is_weight(const sonde_rule_run *run,
-                                     const sonde_rule_tensor *tensor);
+static inline bool sonde__builtin_frozen_is_weight(const sonde_rule_run *run,
+                                                   const sonde_rule_tensor *t)
+{
+    return t->need == SONDE__FROZEN_PARAMETERS && sonde_rule_info(run, t->id)->rank >= 2;
+}
+
 /* Counts the weights that never changed, and finds the first parameter that did. */
 void sonde__builtin_frozen_survey(sonde_rule_run *run);
-/* Judges the step as a whole: whether no parameter changes. */
-void sonde__builtin_frozen_judge_idle(sonde_rule_run *run);
 /* Reports the weights that are cut off; once. */
 void sonde__builtin_frozen_judge_cut_off(sonde_rule_run *run);
 

@@ -23,17 +23,13 @@
  * whose gradient is not declared and whose elements differ and are all 0 or more was not
  * drawn, but is a table of constants: a note.
  */
-#include "rules/builtin/builtin.h"
-#include "rules/builtin/builtin_vitals.h"
 #include "rules/builtin/frozen.h"
 #include "rules/context.h"
-#include "rules/suspicion.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static const sonde__rule_terms unused = {
-    SONDE__TERMS(NOTE, WARNING, NOTE, NOTE, WARNING)};
+SONDE__TERMS(unused, NOTE, WARNING, NOTE, NOTE, WARNING);
 
 static bool is_cut_off(sonde_rule_run *run, const sonde_rule_tensor *tensor)
 {
@@ -43,21 +39,17 @@ static bool is_cut_off(sonde_rule_run *run, const sonde_rule_tensor *tensor)
            !memory->moved && !memory->pulled;
 }
 
-/* True if every weight of the module whose name is the first characters of that of tensor
- * i, and more than one, is cut off: a teacher, or a copy for targets. */
-static bool is_part(sonde_rule_run *run, size_t i, size_t length)
+/* True if every weight of the module whose name is the first characters of that of a
+ * tensor, and more than one, is cut off: a teacher, or a copy for targets. */
+static bool is_part(sonde_rule_run *run, const char *name, size_t length)
 {
     size_t members = 0;
-    const sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
-    const char *name = sonde_rule_info(run, tensors[i].id)->name;
 
-    SONDE__EACH (run, k) {
-        const char *other = sonde_rule_info(run, tensors[k].id)->name;
-
-        if (sonde__builtin_frozen_is_weight(run, &tensors[k]) &&
-            strncmp(other, name, length + 1) == 0) {
+    SONDE__EACH (run, t) {
+        if (sonde__builtin_frozen_is_weight(run, t) &&
+            strncmp(sonde_rule_info(run, t->id)->name, name, length + 1) == 0) {
             members++;
-            if (!is_cut_off(run, &tensors[k])) {
+            if (!is_cut_off(run, t)) {
                 return false;
             }
         }
@@ -66,38 +58,30 @@ static bool is_part(sonde_rule_run *run, size_t i, size_t length)
 }
 
 /* ... of its outermost module. */
-static bool is_whole_part(sonde_rule_run *run, size_t i)
+static bool is_whole_part(sonde_rule_run *run, const char *name)
 {
-    const sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
-
-    return is_part(run, i, strcspn(sonde_rule_info(run, tensors[i].id)->name, "./"));
+    return is_part(run, name, strcspn(name, "./"));
 }
 
 /* ... of any module that it is in. */
-static bool is_some_part(sonde_rule_run *run, size_t i)
+static bool is_some_part(sonde_rule_run *run, const char *name)
 {
-    const sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
-    const char *name = sonde_rule_info(run, tensors[i].id)->name;
-
     for (const char *dot = strpbrk(name, "./"); dot != NULL;
          dot = strpbrk(dot + 1, "./")) {
-        if (is_part(run, i, (size_t)(dot - name))) {
+        if (is_part(run, name, (size_t)(dot - name))) {
             return true;
         }
     }
     return false;
 }
 
-static bool ends_in_weight(const char *name)
-{
-    const size_t length = strlen(name);
-
-    return length >= 6 && strcmp(name + length - 6, "weight") == 0;
-}
-
-/* Whether the module of a weight computes something: YES if an output of it is known,
- * NO if only outputs of others are; the network itself may. */
-typedef enum use { NO, PERHAPS, YES } use;
+/* What outputs tell of a weight's module. */
+typedef struct use {
+    bool own;    /* an output of it is known */
+    bool absent; /* ... only outputs of others are; the network itself may have none */
+    bool alone;  /* no output of any module is known */
+    bool leaf;   /* outputs of others have gradients, that of this module has none */
+} use;
 
 /* True if a name is that of an output of the module whose name has that length. */
 static bool is_output(const char *name, const char *module, size_t length)
@@ -106,14 +90,11 @@ static bool is_output(const char *name, const char *module, size_t length)
            strncmp(name + length, "_output", 7) == 0;
 }
 
-/* *alone: no output of any module is seen; *leaf: outputs of others have gradients, that
- * of this module has none. */
-static use find_use(const sonde_rule_run *run, const sonde_tensor_info *info, bool *alone,
-                    bool *leaf)
+static use find_use(const sonde_rule_run *run, const char *name)
 {
     const sonde_catalogue *catalogue = sonde__rule_catalogue(run);
-    const char *dot = strrchr(info->name, '.');
-    const size_t length = dot != NULL ? (size_t)(dot - info->name) : 0;
+    const char *dot = strrchr(name, '.');
+    const size_t length = dot != NULL ? (size_t)(dot - name) : 0;
     bool any = false, own = false, pulls = false, pulled = false;
 
     for (uint32_t id = 0; id < sonde_catalogue_count(catalogue); id++) {
@@ -121,53 +102,41 @@ static use find_use(const sonde_rule_run *run, const sonde_tensor_info *info, bo
 
         if (other->role == SONDE_ROLE_OUTPUT || other->role == SONDE_ROLE_ACTIVATION) {
             any = true;
-            own = own || is_output(other->name, info->name, length);
+            own = own || is_output(other->name, name, length);
         } else if (other->role == SONDE_ROLE_ACTIVATION_GRADIENT) {
-            const sonde__builtin_span span = sonde__builtin_parameter_of(other->name);
+            const char *output = sonde__builtin_parameter_of(other->name).text;
 
             pulls = true;
-            pulled =
-                pulled || (span.text != NULL && is_output(span.text, info->name, length));
+            pulled = pulled || (output != NULL && is_output(output, name, length));
         }
     }
-    *alone = !any;
-    *leaf = own && pulls && !pulled;
-    return own ? YES : !any || dot == NULL ? PERHAPS : NO;
+    return (use){.own = own,
+                 .absent = !own && any && dot != NULL,
+                 .alone = !any,
+                 .leaf = own && pulls && !pulled};
 }
 
-/* Whether nothing that is trained uses the outputs of the module of a weight that is after
- * trained ones. */
-static bool is_leaf(sonde_rule_run *run, size_t i)
-{
-    const sonde__builtin_frozen *state = sonde_rule_state(run);
-    const sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
-    bool alone = false, leaf = false;
-
-    if (i > state->first_moving) {
-        (void)find_use(run, sonde_rule_info(run, tensors[i].id), &alone, &leaf);
-    }
-    return leaf;
-}
-
-/* True if the weights that are cut off belong to one module; leaves do not count. */
+/* True if the weights that are cut off belong to one module; those after trained ones whose
+ * outputs nothing that is trained uses do not count. */
 static bool is_one_module(sonde_rule_run *run)
 {
-    size_t first = SIZE_MAX, length = 0;
-    const sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
+    const sonde__builtin_frozen *state = sonde_rule_state(run);
+    const char *first = NULL;
+    size_t length = 0;
 
-    SONDE__EACH (run, i) {
-        const char *name = sonde_rule_info(run, tensors[i].id)->name;
+    SONDE__EACH (run, t) {
+        const char *name = sonde_rule_info(run, t->id)->name;
 
-        if (!is_cut_off(run, &tensors[i]) || is_whole_part(run, i) || is_leaf(run, i)) {
+        if (!is_cut_off(run, t) || is_whole_part(run, name) ||
+            (t > state->first_moving && find_use(run, name).leaf)) {
             continue;
         }
-        if (first == SIZE_MAX) {
+        if (first == NULL) {
             const char *end = strrchr(name, '.');
 
-            first = i;
+            first = name;
             length = end != NULL ? (size_t)(end - name) + 1 : strlen(name) + 1;
-        } else if (strncmp(name, sonde_rule_info(run, tensors[first].id)->name, length) !=
-                   0) {
+        } else if (strncmp(name, first, length) != 0) {
             return false;
         }
     }
@@ -182,33 +151,34 @@ typedef enum cut_off {
     UNUSED /* perhaps */
 } cut_off;
 
-static void report_cut_off(sonde_rule_run *run, size_t i, size_t cut, cut_off how)
+/* others: how many, if it stands for others. */
+static void report(sonde_rule_run *run, const sonde_rule_tensor *t, size_t others,
+                   cut_off how)
 {
-    static const char *const texts[] = {
-        [MAY_BE_MEANT] = "That is right if they are frozen on purpose.",
-        [AFTER] = "Layers before it are trained.",
-        [ASKED] = "It requires a gradient, and other layers are trained.",
-        [UNUSED] = "That is right if nothing that is trained uses its layer, or if it is "
-                   "frozen on purpose."};
+    static const struct {
+        const sonde__rule_terms *terms;
+        const char *text;
+    } kinds[] = {
+        [MAY_BE_MEANT] = {SONDE__SURE(NOTE),
+                          "That is right if they are frozen on purpose."},
+        [AFTER] = {SONDE__SURE(WARNING), "Layers before it are trained."},
+        [ASKED] = {SONDE__SURE(WARNING),
+                   "It requires a gradient, and other layers are trained."},
+        [UNUSED] = {&unused,
+                    "That is right if nothing that is trained uses its layer, or "
+                    "if it is frozen on purpose."}};
     const sonde__builtin_frozen *state = sonde_rule_state(run);
-    const double compared = (double)state->compared, idle = (double)state->idle;
-    const sonde_severity severity =
-        how == MAY_BE_MEANT ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_WARNING;
-    char others[64] = "";
+    char and_others[64] = "";
 
     if (how == MAY_BE_MEANT) {
-        (void)snprintf(others, sizeof others, " and %zu other weights", cut - 1);
+        (void)snprintf(and_others, sizeof and_others, " and %zu other weights", others);
     }
-    if (how == UNUSED ? sonde__rule_suspect(run, i, &unused, "steps_without_gradient",
-                                            compared, idle)
-                      : sonde_rule_found(run, i, severity, "steps_without_gradient",
-                                         compared, idle)) {
-        sonde_rule_say(run,
+    sonde__rule_report(run, t, kinds[how].terms, "steps_without_gradient",
+                       (double)state->compared, (double)state->idle,
                        "Check that it requires a gradient, and that nothing (detach, "
                        "item, numpy, no_grad) cuts it off from the loss.",
-                       "It%s never had a gradient and never changed. %s", others,
-                       texts[how]);
-    }
+                       "It%s never had a gradient and never changed. %s", and_others,
+                       kinds[how].text);
 }
 
 /* True if these are no weights that were drawn: none is below 0, and they differ. */
@@ -220,65 +190,81 @@ static bool is_table_of_constants(const sonde_vitals *w)
 }
 
 /* few: the weights that are cut off are few, and of one module. */
-static cut_off how_cut_off(sonde_rule_run *run, size_t i, bool few)
+static cut_off how_cut_off(sonde_rule_run *run, const sonde_rule_tensor *t, bool few)
 {
+    static const char end[] = "weight";
     const sonde__builtin_frozen *state = sonde_rule_state(run);
-    const sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
-    const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
-    const sonde__builtin_frozen_memory *memory = tensors[i].memory;
-    const bool undeclared = memory->gradient == SIZE_MAX;
-    bool alone = false, leaf = false;
-    const use used = find_use(run, info, &alone, &leaf);
+    const sonde_tensor_info *info = sonde_rule_info(run, t->id);
+    const sonde__builtin_frozen_memory *memory = t->memory;
+    const bool undeclared = memory->gradient == SIZE_MAX, after = t > state->first_moving;
+    const use used = find_use(run, info->name);
+    const size_t length = strlen(info->name);
     cut_off how = MAY_BE_MEANT;
 
-    if (!ends_in_weight(info->name) || sonde__builtin_is_table(run, info) || used == NO ||
+    if (length < sizeof end - 1 ||
+        strcmp(info->name + length - (sizeof end - 1), end) != 0 ||
+        sonde__builtin_is_table(run, info) || used.absent ||
         (undeclared && is_table_of_constants(&memory->before))) {
         return MAY_BE_MEANT;
     }
-    if (few && i > state->first_moving && !is_whole_part(run, i)) {
+    if (few && after && !is_whole_part(run, info->name)) {
         how = AFTER;
-    } else if (used == YES && !is_some_part(run, i) && !undeclared) {
+    } else if (used.own && !is_some_part(run, info->name) && !undeclared) {
         how = ASKED;
     }
-    if (how != MAY_BE_MEANT && i > state->first_moving &&
-        (leaf || (alone && state->pulls && undeclared))) {
-        how = UNUSED;
+    return how != MAY_BE_MEANT && after &&
+                   (used.leaf || (used.alone && state->pulls && undeclared))
+               ? UNUSED
+               : how;
+}
+
+void sonde__builtin_frozen_survey(sonde_rule_run *run)
+{
+    sonde__builtin_frozen *state = sonde_rule_state(run);
+
+    state->weights = state->still = 0;
+    state->first_moving = sonde__builtin_end(run);
+    SONDE__EACH_OF (run, t, SONDE__FROZEN_PARAMETERS) {
+        const sonde__builtin_frozen_memory *memory = t->memory;
+        const bool weight = sonde__builtin_frozen_is_weight(run, t);
+
+        state->weights += weight;
+        state->still += weight && !memory->moved;
+        if (memory->moved && state->first_moving == t_end) {
+            state->first_moving = t;
+        }
     }
-    return how;
 }
 
 void sonde__builtin_frozen_judge_cut_off(sonde_rule_run *run)
 {
     sonde__builtin_frozen *state = sonde_rule_state(run);
-    size_t count = 0, cut = 0, last = SIZE_MAX, trained = 0;
-    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
-    bool few = false, others = false;
+    const sonde_rule_tensor *last = NULL;
+    size_t cut = 0, trained = 0;
 
     state->looked = true;
     sonde__builtin_frozen_survey(run);
-    for (size_t i = 0; i < count; i++) {
-        const sonde__builtin_frozen_memory *memory = tensors[i].memory;
+    SONDE__EACH (run, t) {
+        const sonde__builtin_frozen_memory *memory = t->memory;
 
-        if (sonde__builtin_frozen_is_weight(run, &tensors[i]) && memory->moved &&
-            memory->pulled) {
-            trained++;
-        }
-        cut += is_cut_off(run, &tensors[i]);
+        trained +=
+            sonde__builtin_frozen_is_weight(run, t) && memory->moved && memory->pulled;
+        cut += is_cut_off(run, t);
     }
-    few = trained > 0 && 3 * cut <= state->weights && is_one_module(run);
-    for (size_t i = 0; i < count && trained > 0; i++) {
-        if (is_cut_off(run, &tensors[i])) {
-            const cut_off how = how_cut_off(run, i, few);
+    if (trained == 0) {
+        return;
+    }
+    const bool few = 3 * cut <= state->weights && is_one_module(run);
+    SONDE__EACH (run, t) {
+        const cut_off how = is_cut_off(run, t) ? how_cut_off(run, t, few) : MAY_BE_MEANT;
 
-            if (how != MAY_BE_MEANT) {
-                report_cut_off(run, i, cut, how);
-            } else {
-                others = true;
-                last = i < state->first_moving || last == SIZE_MAX ? i : last;
-            }
+        if (how != MAY_BE_MEANT) {
+            report(run, t, 0, how);
+        } else if (is_cut_off(run, t) && (last == NULL || t < state->first_moving)) {
+            last = t;
         }
     }
-    if (others) {
-        report_cut_off(run, last, cut, MAY_BE_MEANT);
+    if (last != NULL) {
+        report(run, last, cut - 1, MAY_BE_MEANT);
     }
 }

@@ -2,12 +2,13 @@
  * labels.c - class numbers from raw values.
  */
 #include "rules/builtin/labels.h"
+
+#include "rules/builtin/builtin.h"
 #include "rules/context.h"
 
+#include "base/macros.h"
 #include "base/memory.h"
-#include "base/point.h"
 
-#include <math.h>
 #include <string.h>
 
 void sonde__builtin_labels_free(sonde__builtin_labels *labels)
@@ -43,11 +44,6 @@ static int32_t largest(const sonde_view *view, int64_t i)
     return at;
 }
 
-static bool are_numbers(const sonde_view *view)
-{
-    return !sonde_dtype_is_float(view->dtype) && view->rank >= 2;
-}
-
 /* The element at place i of a view, row-major. */
 static double element(const sonde_view *view, int64_t i)
 {
@@ -60,33 +56,24 @@ static double element(const sonde_view *view, int64_t i)
     return sonde_element_get(view->dtype, sonde_view_at(view, index));
 }
 
-bool sonde__builtin_labels_take(sonde__builtin_labels *labels, const sonde_view *view)
+void sonde__builtin_labels_take(sonde_rule_run *run, sonde__builtin_labels *labels,
+                                const sonde_view *view)
 {
-    const int64_t samples = view->rank == 0     ? 1
-                            : are_numbers(view) ? sonde_view_count(view)
-                                                : view->shape[0];
+    const bool numbers = !sonde_dtype_is_float(view->dtype) || view->rank < 2;
+    const int64_t samples = numbers ? sonde_view_count(view) : view->shape[0];
 
     if (sonde_view_count(view) == 0) {
-        return true;
+        return;
     }
     if (!sonde__reserve(&labels->value, &labels->capacity,
                         labels->count + (size_t)samples, sizeof *labels->value)) {
-        return false;
+        sonde_rule_fail(run, "out of memory");
+        return;
     }
     for (int64_t i = 0; i < samples; i++) {
-        int32_t class_number = 0;
-
-        if (are_numbers(view)) {
-            class_number = class_of(element(view, i));
-        } else if (view->rank < 2) {
-            class_number = class_of(sonde_element_get(
-                view->dtype, view->rank == 0 ? view->data : sonde_view_at(view, &i)));
-        } else {
-            class_number = largest(view, i);
-        }
-        labels->value[labels->count++] = class_number;
+        labels->value[labels->count++] =
+            numbers ? class_of(element(view, i)) : largest(view, i);
     }
-    return true;
 }
 
 /* Integers that are no labels, by a word of their name. */
@@ -97,28 +84,24 @@ static bool says_otherwise(const char *name)
         "indices", "ids",      "length", "position", "time", "step",
         "context", "negative", "mask",   "offset",   "edge", "_id"};
 
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
-        if (sonde__strcasestr(name, words[i]) != NULL) {
-            return true;
-        }
-    }
-    return false;
+    return sonde__builtin_has_word(name, words, SONDE_COUNT_OF(words));
+}
+
+static bool is_integer_input(const sonde_tensor_info *info, uint32_t id)
+{
+    return sonde__builtin_is_input(info, id) && !sonde_dtype_is_float(info->dtype) &&
+           info->dtype != SONDE_BOOL;
 }
 
 bool sonde__builtin_looks_like_labels(const sonde_tensor_info *info, uint32_t id)
 {
-    return info->role == SONDE_ROLE_INPUT && info->pass == SONDE_PASS_NONE &&
-           info->same_as == id && info->rank == 1 && !sonde_dtype_is_float(info->dtype) &&
-           info->dtype != SONDE_BOOL && !says_otherwise(info->name);
+    return is_integer_input(info, id) && info->rank == 1 && !says_otherwise(info->name);
 }
 
 bool sonde__builtin_looks_like_targets(const sonde_tensor_info *info, uint32_t id)
 {
-    return info->role == SONDE_ROLE_INPUT && info->pass == SONDE_PASS_NONE &&
-           info->same_as == id && info->rank >= 2 && !sonde_dtype_is_float(info->dtype) &&
-           info->dtype != SONDE_BOOL &&
-           (sonde__strcasestr(info->name, "target") != NULL ||
-            sonde__strcasestr(info->name, "label") != NULL);
+    return is_integer_input(info, id) && info->rank >= 2 &&
+           sonde__builtin_is_target(info);
 }
 
 bool sonde__builtin_looks_like_predictions(const sonde_tensor_info *info)

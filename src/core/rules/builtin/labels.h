@@ -17,8 +17,9 @@ typedef struct sonde__builtin_labels {
 void sonde__builtin_labels_free(sonde__builtin_labels *labels);
 /* Appends class numbers: the elements of a view of rank 1 or of integers; else for rank
  * 2 and more, the index of the largest score along dimension 1 (N, classes), or the only
- * element (N, 1). False if out of memory. */
-bool sonde__builtin_labels_take(sonde__builtin_labels *labels, const sonde_view *view);
+ * element (N, 1). */
+void sonde__builtin_labels_take(sonde_rule_run *run, sonde__builtin_labels *labels,
+                                const sonde_view *view);
 /* An integer input of the session, which is probably the target: its name does not say
  * that it is something else (actions, tokens, ids of users ...). The input of a loss. */
 bool sonde__builtin_looks_like_labels(const sonde_tensor_info *info, uint32_t id);

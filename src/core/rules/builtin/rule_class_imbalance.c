@@ -29,7 +29,8 @@
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/labels.h"
 
-#include <math.h>
+#include "base/macros.h"
+
 #include <string.h>
 
 enum { ORDERED = 30, BATCH = 8 };
@@ -51,7 +52,7 @@ typedef struct imbalance {
     int64_t count[SONDE__CLASSES], guessed[SONDE__CLASSES], wrong[SONDE__CLASSES];
 } imbalance;
 
-static const sonde_rule_param params[] = {
+static const sonde_rule_param imbalance_params[] = {
     SONDE__REGEX(imbalance, labels_regex, ".*labels",
                  "regular expressions that select labels"),
     SONDE__REGEX(imbalance, predictions_regex, ".*predictions",
@@ -73,7 +74,7 @@ static const sonde_rule_param params[] = {
                 "accepted and ignored: the shape tells whether predictions are scores"),
     SONDE__SMDEBUG(imbalance),
 };
-static const sonde_rule_need needs[] = {
+static const sonde_rule_need imbalance_needs[] = {
     {"labels", SONDE_HOW_RAW, false, SONDE__INPUTS, SONDE__EACH_STEP},
     {"predictions", SONDE_HOW_RAW, true, SONDE__ACTIVATIONS, SONDE__OFTEN}};
 
@@ -97,63 +98,65 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
                     const sonde_observation *seen)
 {
     imbalance *state = sonde_rule_state(run);
+    const bool labels = tensor->need == SONDE__LABELS;
 
-    if (tensor->need == SONDE__LABELS && !sonde_dtype_is_float(seen->view->dtype) &&
-        seen->view->rank >= 2 && seen->view->shape[1] > 1) {
+    if (labels && !sonde_dtype_is_float(seen->view->dtype) && seen->view->rank >= 2 &&
+        seen->view->shape[1] > 1) {
         return; /* tokens or pixels */
     }
-    if (!sonde__builtin_labels_take(tensor->need == SONDE__LABELS ? &state->labels
-                                                                  : &state->guesses,
-                                    seen->view)) {
-        sonde_rule_fail(run, "out of memory");
+    sonde__builtin_labels_take(run, labels ? &state->labels : &state->guesses,
+                               seen->view);
+}
+
+/* Classes that occur. */
+static int64_t count_classes(const int64_t *count)
+{
+    int64_t classes = 0;
+
+    for (int c = 0; c < SONDE__CLASSES; c++) {
+        classes += count[c] > 0;
     }
+    return classes;
 }
 
 static void judge_frequency(sonde_rule_run *run, const imbalance *state)
 {
-    int most = -1, least = -1, classes = 0;
-    double ratio = 0.0, sure = 0.0;
+    int most = -1, least = -1;
+    double ratio = (double)INFINITY, sure = (double)INFINITY;
+    const int64_t classes = count_classes(state->count);
+    const bool one = classes == 1;
 
     for (int c = 0; c < SONDE__CLASSES; c++) {
         if (state->count[c] > 0) {
-            classes++;
             most = most < 0 || state->count[c] > state->count[most] ? c : most;
             least = least < 0 || state->count[c] < state->count[least] ? c : least;
         }
     }
     if (classes == 0 ||
-        (classes > 1 && !state->smdebug && state->steps > 0 && state->steps < ORDERED)) {
+        (!one && !state->smdebug && state->steps > 0 && state->steps < ORDERED)) {
         return; /* or the order of the labels is judged first */
     }
-    ratio = sure = (double)INFINITY;
-    if (classes > 1) {
+    if (!one) {
         const double m = (double)state->count[most], l = (double)state->count[least];
 
         ratio = m / l;
         sure = (m - state->sure * sqrt(m)) / (l + state->sure * sqrt(l));
     }
-    if (sure > state->threshold_imbalance &&
-        sonde_rule_found(run, SONDE_RULE_WHOLE_RUN,
-                         classes > 1 && !state->smdebug ? SONDE_SEVERITY_NOTE
-                                                        : SONDE_SEVERITY_WARNING,
-                         "imbalance", ratio, state->threshold_imbalance)) {
-        sonde_rule_say(
-            run, NULL, "Of %lld labels, %lld are of class %d and %lld of class %d%s.",
+    if (sure > state->threshold_imbalance) {
+        sonde__rule_report(
+            run, NULL, one || state->smdebug ? SONDE__SURE(WARNING) : SONDE__SURE(NOTE),
+            "imbalance", ratio, state->threshold_imbalance, NULL,
+            "Of %lld labels, %lld are of class %d and %lld of class %d%s.",
             (long long)state->seen, (long long)state->count[most], most,
-            classes == 1 ? 0LL : (long long)state->count[least],
-            classes == 1 ? -1 : least, classes == 1 ? ": only one class occurs" : "");
+            one ? 0LL : (long long)state->count[least], one ? -1 : least,
+            one ? ": only one class occurs" : "");
     }
 }
 
 /* Whether class c has less than a third of an even share of `all` samples. */
 static bool is_rare(const imbalance *state, int c, int64_t all)
 {
-    int64_t classes = 0;
-
-    for (int k = 0; k < SONDE__CLASSES; k++) {
-        classes += state->guessed[k] > 0;
-    }
-    return !state->smdebug && 3 * classes * state->guessed[c] < all;
+    return !state->smdebug && 3 * count_classes(state->guessed) * state->guessed[c] < all;
 }
 
 static void judge_mistakes(sonde_rule_run *run, imbalance *state)
@@ -182,15 +185,14 @@ static void judge_mistakes(sonde_rule_run *run, imbalance *state)
 
         state->missed[c] =
             share > state->threshold_misprediction ? state->missed[c] + 1 : 0;
-        if (state->missed[c] >= state->patience &&
-            sonde_rule_found(run, SONDE_RULE_WHOLE_RUN,
-                             is_rare(state, c, all) ? SONDE_SEVERITY_NOTE
-                                                    : SONDE_SEVERITY_WARNING,
-                             "misprediction", share, state->threshold_misprediction)) {
-            sonde_rule_say(run, NULL,
-                           "%.3g %% of the samples of class %d are misclassified (%.3g "
-                           "%% of all samples), and this does not improve.",
-                           100.0 * share, c, 100.0 * share_wrong);
+        if (state->missed[c] >= state->patience) {
+            sonde__rule_report(
+                run, NULL,
+                is_rare(state, c, all) ? SONDE__SURE(NOTE) : SONDE__SURE(WARNING),
+                "misprediction", share, state->threshold_misprediction, NULL,
+                "%.3g %% of the samples of class %d are misclassified (%.3g "
+                "%% of all samples), and this does not improve.",
+                100.0 * share, c, 100.0 * share_wrong);
         }
     }
 }
@@ -213,7 +215,6 @@ static void judge_order(sonde_rule_run *run)
 {
     imbalance *state = sonde_rule_state(run);
     int64_t now[SONDE__CLASSES];
-    double within = 0.0, all = 0.0;
 
     if (state->smdebug || state->labels.count < BATCH) {
         return;
@@ -221,9 +222,8 @@ static void judge_order(sonde_rule_run *run)
     for (size_t i = 0; i < state->labels.count; i++) {
         const int32_t c = state->labels.value[i];
 
-        if (c >= state->classes && c < SONDE__CLASSES) {
-            state->classes = c + 1;
-        }
+        state->classes =
+            c < SONDE__CLASSES ? SONDE_MAX(state->classes, c + 1) : state->classes;
     }
     memset(now, 0, (size_t)state->classes * sizeof *now);
     for (size_t i = 0; i < state->labels.count; i++) {
@@ -234,35 +234,22 @@ static void judge_order(sonde_rule_run *run)
             state->every[c]++;
         }
     }
-    state->steps++;
     state->within += entropy(now, state->classes);
-    if (state->steps < ORDERED) {
+    if (++state->steps < ORDERED) {
         return;
     }
-    within = state->within / (double)state->steps;
+    const double within = state->within / (double)state->steps;
     if (within > SORTED * 1.001 * log((double)state->classes)) {
         return; /* n classes have at most the entropy log n */
     }
-    all = entropy(state->every, state->classes);
-    if (all > 0.5 && within < SORTED * all &&
-        sonde_rule_found(run, SONDE_RULE_WHOLE_RUN, SONDE_SEVERITY_WARNING, "entropy",
-                         within, SORTED * all)) {
-        sonde_rule_say(run, "Shuffle the data.",
-                       "Batches hold hardly more than one class each: the entropy of "
-                       "their labels is %.3g, that of all labels %.3g.",
-                       within, all);
+    const double all = entropy(state->every, state->classes);
+    if (all > 0.5 && within < SORTED * all) {
+        sonde__rule_report(run, NULL, SONDE__SURE(WARNING), "entropy", within,
+                           SORTED * all, "Shuffle the data.",
+                           "Batches hold hardly more than one class each: the entropy of "
+                           "their labels is %.3g, that of all labels %.3g.",
+                           within, all);
     }
-}
-
-/* Classes among the labels since the last check. */
-static int64_t classes_of(const imbalance *state)
-{
-    int64_t classes = 0;
-
-    for (int c = 0; c < SONDE__CLASSES; c++) {
-        classes += state->count[c] > 0;
-    }
-    return classes;
 }
 
 static void step(sonde_rule_run *run)
@@ -284,7 +271,7 @@ static void step(sonde_rule_run *run)
     judge_order(run);
     state->labels.count = state->guesses.count = 0;
     if (state->seen >= state->samples &&
-        state->seen >= state->per_class * classes_of(state)) {
+        state->seen >= state->per_class * count_classes(state->count)) {
         judge_frequency(run, state);
         memset(state->count, 0, sizeof state->count);
         state->seen = 0;

@@ -25,7 +25,7 @@ typedef struct confusion {
     int classes;
 } confusion;
 
-static const sonde_rule_param params[] = {
+static const sonde_rule_param confusion_params[] = {
     SONDE__REGEX(confusion, labels, ".*labels", "regular expressions that select labels"),
     SONDE__REGEX(confusion, predictions, ".*predictions",
                  "regular expressions that select predictions"),
@@ -40,7 +40,7 @@ static const sonde_rule_param params[] = {
     SONDE__REAL(confusion, max_off_diag, "0.1", 0, 1,
                 "largest acceptable share of a class that is predicted as another"),
 };
-static const sonde_rule_need needs[] = {
+static const sonde_rule_need confusion_needs[] = {
     {"labels", SONDE_HOW_RAW, false, SONDE__ANY, SONDE__EACH_STEP},
     {"predictions", SONDE_HOW_RAW, false, SONDE__ANY, SONDE__EACH_STEP}};
 
@@ -49,11 +49,8 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
 {
     confusion *state = sonde_rule_state(run);
 
-    if (!sonde__builtin_labels_take(tensor->need == SONDE__LABELS ? &state->truth
-                                                                  : &state->guesses,
-                                    seen->view)) {
-        sonde_rule_fail(run, "out of memory");
-    }
+    sonde__builtin_labels_take(
+        run, tensor->need == SONDE__LABELS ? &state->truth : &state->guesses, seen->view);
 }
 
 static void step(sonde_rule_run *run)
@@ -92,22 +89,20 @@ static void judge(sonde_rule_run *run, const confusion *state, int classes)
         for (int j = 0; j < classes && all > 0; j++) {
             const double off = j == c ? 0.0 : (double)state->taken[j][c] / (double)all;
 
-            if (off > state->max_off_diag &&
-                sonde_rule_found(run, SONDE_RULE_WHOLE_RUN, SONDE_SEVERITY_WARNING,
-                                 "off_diagonal", off, state->max_off_diag)) {
-                sonde_rule_say(
-                    run, NULL,
+            if (off > state->max_off_diag) {
+                sonde__rule_report(
+                    run, NULL, SONDE__SURE(WARNING), "off_diagonal", off,
+                    state->max_off_diag, NULL,
                     "%.3g %% of the samples of class %d are predicted as class %d.",
                     100.0 * off, c, j);
             }
         }
-        if (share < state->min_diag &&
-            sonde_rule_found(run, SONDE_RULE_WHOLE_RUN, SONDE_SEVERITY_WARNING,
-                             "diagonal", share, state->min_diag)) {
-            sonde_rule_say(run, NULL,
-                           "Among the correct predictions, class %d has only %.3g times "
-                           "an even share.",
-                           c, share);
+        if (share < state->min_diag) {
+            sonde__rule_report(
+                run, NULL, SONDE__SURE(WARNING), "diagonal", share, state->min_diag, NULL,
+                "Among the correct predictions, class %d has only %.3g times "
+                "an even share.",
+                c, share);
         }
     }
 }

@@ -6,7 +6,7 @@
  *               and other parameters change: the optimiser lacks it. Or no parameter
  *               changes, although the optimiser's state for this one (moments, step
  *               counter) does: the optimiser holds stale copies.
- *     idle      no parameter changes: frozen_idle.c.
+ *     idle      no parameter changes: see judge_idle.
  *     cut off   a weight never had a gradient: frozen_cut_off.c.
  * A parameter whose expected change is below its precision is ignored. L is the median,
  * over the parameters that changed, of |change of sum a step| / |sum of gradient|, which
@@ -22,25 +22,21 @@
  * Evidence: vital signs of parameters, of their gradients and of the optimiser's values;
  * losses, if there are any.
  */
-#include "rules/builtin/builtin.h"
-#include "rules/builtin/builtin_vitals.h"
 #include "rules/builtin/frozen.h"
-#include "rules/suspicion.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
+#include "base/macros.h"
 
-enum { MOST_RATES = 64 };
-enum { TURNS = 3 }; /* times `idle` */
+enum { MOST_RATES = 64, IDLE_AFTER = 10 /* comparisons */, TURNS = 3 /* times `idle` */ };
+#define ENDED 1e-4
+#define SUMMED 3.0
 
-static const sonde_rule_param params[] = {
+static const sonde_rule_param sonde__builtin_frozen_params[] = {
     SONDE__COUNT(sonde__builtin_frozen, patience, "2", 1, 1e9,
                  "comparisons in a row of a parameter whose gradient is not 0"),
     SONDE__COUNT(sonde__builtin_frozen, idle, "40", 1, 1e9,
                  "comparisons in a row without any change, or without a gradient"),
 };
-static const sonde_rule_need needs[] = {
+static const sonde_rule_need sonde__builtin_frozen_needs[] = {
     {"parameters", SONDE_HOW_VITALS, false, SONDE__PARAMETERS, SONDE__CLOSELY},
     {"gradients", SONDE_HOW_VITALS, false, SONDE__GRADIENTS, SONDE__CLOSELY},
     {"optimiser values", SONDE_HOW_VITALS, true, SONDE__STATE, SONDE__AT_TIMES},
@@ -55,159 +51,252 @@ static double rate_of(const sonde_vitals *now, const sonde_vitals *before,
                                        : fabs(now->l1 - before->l1) / g->l1;
 }
 
+static const sonde_vitals *gradient_of(sonde_rule_run *run, const sonde_rule_tensor *t)
+{
+    const sonde__builtin_frozen_memory *memory = t->memory;
+
+    return t->need == SONDE__FROZEN_PARAMETERS
+               ? sonde__builtin_seen_at(run, memory->gradient)
+               : NULL;
+}
+
+static bool is_compared(const sonde_rule_tensor *t)
+{
+    return t->need != SONDE__FROZEN_GRADIENTS && t->need != SONDE__FROZEN_LOSSES &&
+           t->vitals != NULL;
+}
+
 /* Compares all tensors but gradients with their last values. Returns L of the file
  * header, 0 if no parameter changed. */
-static double compare(sonde_rule_run *run, sonde_rule_tensor *tensors, size_t count)
+static double compare(sonde_rule_run *run)
 {
     double rates[MOST_RATES];
     size_t changed = 0;
 
-    for (size_t i = 0; i < count; i++) {
-        sonde__builtin_frozen_memory *memory = tensors[i].memory;
-        const sonde_vitals *now = tensors[i].vitals, *g = NULL;
+    SONDE__EACH (run, t) {
+        sonde__builtin_frozen_memory *memory = t->memory;
+        const sonde_vitals *now = t->vitals;
 
-        if (tensors[i].need == SONDE__FROZEN_GRADIENTS ||
-            tensors[i].need == SONDE__FROZEN_LOSSES || now == NULL) {
+        if (!is_compared(t)) {
             continue;
         }
         const double steps = (double)sonde__builtin_steps_since(run, &memory->last);
+        const sonde_vitals *g = gradient_of(run, t);
         memory->same =
             memory->has_before && sonde__builtin_same_vitals(now, &memory->before);
-        g = tensors[i].need == SONDE__FROZEN_PARAMETERS && memory->gradient != SIZE_MAX
-                ? tensors[memory->gradient].vitals
-                : NULL;
         if (memory->has_before && !memory->same && g != NULL && changed < MOST_RATES &&
             g->l1 > 0.0) {
             rates[changed++] = rate_of(now, &memory->before, g) / fmax(steps, 1.0);
         }
     }
-    if (changed == 0) {
-        return 0.0;
-    }
     sonde__builtin_sort(rates, changed);
-    return rates[changed / 2];
+    return changed > 0 ? rates[changed / 2] : 0.0;
 }
 
 /* True if the optimiser's state for this parameter has changed. */
-static bool state_changes(const sonde_rule_tensor *tensors,
-                          const sonde__builtin_frozen_memory *memory)
+static bool state_changes(sonde_rule_run *run, const sonde__builtin_frozen_memory *memory)
 {
+    if (sonde__builtin_seen_at(run, memory->state) == NULL) {
+        return false;
+    }
     const sonde__builtin_frozen_memory *state =
-        memory->state != SIZE_MAX ? tensors[memory->state].memory : NULL;
+        sonde__builtin_at(run, memory->state)->memory;
 
-    return state != NULL && tensors[memory->state].vitals != NULL && state->has_before &&
-           !state->same;
+    return state->has_before && !state->same;
+}
+
+/* --- idle --------------------------------------------------------------------------- */
+
+/* Judges a comparison at which nothing changed and no gradient was seen. */
+static void judge_bare(sonde_rule_run *run)
+{
+    sonde__builtin_frozen *state = sonde_rule_state(run);
+
+    state->bare++;
+    if (state->bare >= IDLE_AFTER && state->led >= IDLE_AFTER && state->idle_most == 0) {
+        sonde__rule_report(run, sonde__builtin_at(run, state->idlest), SONDE__SURE(ERROR),
+                           "steps_unchanged", (double)state->bare, (double)IDLE_AFTER,
+                           "Check that gradients are not cleared between the backward "
+                           "pass and the optimiser's step, and that it is called.",
+                           "No parameter changed at the last %lld observed steps, and "
+                           "none had a gradient, as all of them had before.",
+                           (long long)state->bare);
+    }
+}
+
+/* What a comparison shows, over all parameters. */
+typedef struct glance {
+    bool any, changed, shown;      /* compared; changed; a gradient was seen */
+    const sonde_rule_tensor *most; /* the parameter with the largest gradient */
+    double largest;                /* that gradient */
+} glance;
+
+static glance look(sonde_rule_run *run)
+{
+    const sonde__builtin_frozen *state = sonde_rule_state(run);
+    glance now = {.largest = -1.0};
+
+    SONDE__EACH_SEEN (run, t, SONDE__FROZEN_PARAMETERS) {
+        const sonde__builtin_frozen_memory *memory = t->memory;
+        const sonde_vitals *g = gradient_of(run, t);
+
+        now.any = now.any || memory->has_before;
+        now.shown = now.shown || g != NULL;
+        /* a copy that follows the weights, as a teacher does, has no gradient */
+        now.changed = now.changed || (memory->has_before && !memory->same &&
+                                      (memory->gradient != SIZE_MAX || !state->pulls));
+        if (g != NULL && sonde__builtin_nonzero(g) > 0 && sonde__builtin_bad(g) == 0 &&
+            g->abs_max > now.largest) {
+            now.most = t;
+            now.largest = g->abs_max;
+        }
+    }
+    return now;
+}
+
+/*
+ * Fires when no parameter changes for `idle` comparisons in a row, or IDLE_AFTER if all of
+ * the first ones changed something, although gradients are not 0: they are cleared or
+ * clipped away before the update, or the optimiser holds other tensors. Gradients below
+ * ENDED times the largest so far do not count: training has converged. Where they have
+ * grown to SUMMED times those at the beginning of the rest, they are summed for a later
+ * update, and the parameters may rest twice as long. Or gradients, which were seen at all
+ * of the first IDLE_AFTER comparisons or more, are not seen any more, for as long.
+ */
+static void judge_idle(sonde_rule_run *run)
+{
+    sonde__builtin_frozen *state = sonde_rule_state(run);
+    const glance now = look(run);
+    bool ended = false;
+    int64_t needed = state->idle;
+
+    state->pulls = state->pulls || now.most != NULL;
+    state->compared += now.any;
+    state->changed += now.changed;
+    state->led += now.any && now.most != NULL && state->led + 1 == state->compared;
+    if (now.any && !now.changed && !now.shown && state->led > 0) {
+        judge_bare(run);
+        return;
+    }
+    state->bare = now.any ? 0 : state->bare;
+    if (now.most != NULL) {
+        state->idlest =
+            state->reported ? state->idlest : sonde__builtin_index(run, now.most);
+        state->largest = fmax(state->largest, now.largest);
+        state->resting = state->idle_now == 0 ? now.largest : state->resting;
+        ended = now.largest < ENDED * state->largest;
+    }
+    if (!now.any || now.changed || now.most == NULL || ended) {
+        if (now.changed) {
+            state->idle_most = SONDE_MAX(state->idle_most, state->idle_now);
+            state->idle_now = 0;
+        }
+        return;
+    }
+    state->idle_now++;
+    if (state->idle_most == 0 && state->changed >= IDLE_AFTER) {
+        needed = SONDE_MIN(needed, IDLE_AFTER);
+    }
+    needed *= now.largest > SUMMED * state->resting ? 2 : 1;
+    if (state->idle_now >= needed && state->idle_now > 3 * state->idle_most) {
+        state->reported = true;
+        sonde__rule_report(
+            run, sonde__builtin_at(run, state->idlest), SONDE__SURE(ERROR),
+            "steps_unchanged", (double)state->idle_now, (double)needed,
+            "Check that the optimiser holds these parameters and is "
+            "called, that gradients are not cleared or clipped away before "
+            "it is, and that the learning rate is not 0.",
+            "No parameter changed at the last %lld observed steps, although "
+            "there are gradients, the largest of them here (%.3g).",
+            (long long)state->idle_now, now.largest);
+    }
 }
 
 /* --- alone -------------------------------------------------------------------------- */
 
-/* Whether parameter i may be frozen on purpose. */
-static bool may_be_meant(sonde_rule_run *run, size_t i)
+/* Whether a parameter may be frozen on purpose. */
+static bool may_be_meant(sonde_rule_run *run, const sonde_rule_tensor *t)
 {
-    sonde__builtin_frozen *state = sonde_rule_state(run);
-    const sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
-    const sonde__builtin_frozen_memory *memory = tensors[i].memory;
+    const sonde__builtin_frozen *state = sonde_rule_state(run);
+    const sonde__builtin_frozen_memory *memory = t->memory;
 
-    if (state_changes(tensors, memory)) {
+    if (state_changes(run, memory)) {
         return true;
     }
     sonde__builtin_frozen_survey(run);
-    return !memory->moved && i < state->first_moving &&
+    return !memory->moved && t < state->first_moving &&
            (state->still >= 2 || 2 * state->still >= state->weights);
 }
 
-static void judge(sonde_rule_run *run, size_t i, sonde__builtin_frozen_memory *memory,
-                  const sonde_vitals *g, bool others)
+/* Judges a parameter; rate is L of the file header. */
+static void judge_alone(sonde_rule_run *run, const sonde_rule_tensor *t, double rate)
 {
     const sonde__builtin_frozen *state = sonde_rule_state(run);
-    sonde_severity severity = SONDE_SEVERITY_ERROR;
-
-    if (memory->steps < state->patience || memory->steps <= 3 * memory->rest_most) {
-        return;
-    }
-    if (memory->meant || (others && may_be_meant(run, i))) {
-        memory->meant = true; /* also once layers before it are trained */
-        severity = SONDE_SEVERITY_NOTE;
-    }
-    if (sonde_rule_found(run, i, severity, "steps_unchanged", (double)memory->steps,
-                         (double)state->patience)) {
-        sonde_rule_say(run, NULL,
-                       "It has a gradient (mean %.3g) but does not change, %s%s.",
-                       g->l1 / (double)g->count,
-                       others ? "while other parameters do"
-                              : "and neither does any other parameter, while the "
-                                "optimiser's state does",
-                       severity == SONDE_SEVERITY_NOTE
-                           ? "; if it is frozen on purpose, its gradient is not needed"
-                           : "");
-    }
-}
-
-/* Judges parameter i; rate is L of the file header. */
-static void judge_alone(sonde_rule_run *run, size_t i, double rate)
-{
-    const sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
-    sonde__builtin_frozen_memory *memory = tensors[i].memory;
-    const sonde_vitals *now = tensors[i].vitals;
-    const sonde_vitals *g =
-        memory->gradient != SIZE_MAX ? tensors[memory->gradient].vitals : NULL;
-    const bool stuck = memory->same && g != NULL && sonde__builtin_nonzero(g) > 0 &&
-                       sonde__builtin_bad(g) == 0 && sonde__builtin_bad(now) == 0 &&
-                       (rate > 0.0 ? rate * g->abs_max > 1e-6 * now->abs_max
-                                   : state_changes(tensors, memory));
+    sonde__builtin_frozen_memory *memory = t->memory;
+    const sonde_vitals *now = t->vitals, *g = gradient_of(run, t);
+    const bool others = rate > 0.0;
+    const bool stuck =
+        memory->same && g != NULL && sonde__builtin_nonzero(g) > 0 &&
+        sonde__builtin_bad(g) == 0 && sonde__builtin_bad(now) == 0 &&
+        (others ? rate * g->abs_max > 1e-6 * now->abs_max : state_changes(run, memory));
 
     memory->steps = stuck ? memory->steps + 1 : 0;
-    if (g != NULL) {
-        memory->pulled = memory->pulled || sonde__builtin_nonzero(g) > 0;
-        judge(run, i, memory, g, rate > 0.0);
+    memory->pulled = memory->pulled || (g != NULL && sonde__builtin_nonzero(g) > 0);
+    if (g == NULL || memory->steps < state->patience ||
+        memory->steps <= 3 * memory->rest_most) {
+        return;
     }
+    /* also once layers before it are trained */
+    memory->meant = memory->meant || (others && may_be_meant(run, t));
+    sonde__rule_report(
+        run, t, memory->meant ? SONDE__SURE(NOTE) : SONDE__SURE(ERROR), "steps_unchanged",
+        (double)memory->steps, (double)state->patience, NULL,
+        "It has a gradient (mean %.3g) but does not change, %s%s.",
+        g->l1 / (double)g->count,
+        others ? "while other parameters do"
+               : "and neither does any other parameter, while the optimiser's state does",
+        memory->meant ? "; if it is frozen on purpose, its gradient is not needed" : "");
 }
 
 /* --- steps -------------------------------------------------------------------------- */
 
 /* Keeps the values of this step, and how long a parameter rests. */
-static void keep(sonde_rule_tensor *tensors, size_t count)
+static void keep(sonde_rule_run *run)
 {
-    for (size_t i = 0; i < count; i++) {
-        sonde__builtin_frozen_memory *memory = tensors[i].memory;
+    SONDE__EACH (run, t) {
+        sonde__builtin_frozen_memory *memory = t->memory;
 
-        if (tensors[i].need == SONDE__FROZEN_GRADIENTS ||
-            tensors[i].need == SONDE__FROZEN_LOSSES || tensors[i].vitals == NULL) {
+        if (!is_compared(t)) {
             continue;
         }
         if (memory->has_before && !memory->same) {
-            memory->rest_most = memory->moved && memory->rest > memory->rest_most
-                                    ? memory->rest
-                                    : memory->rest_most;
+            memory->rest_most = memory->moved ? SONDE_MAX(memory->rest_most, memory->rest)
+                                              : memory->rest_most;
             memory->moved = true;
         }
         memory->rest = memory->same ? memory->rest + 1 : 0;
-        memory->before = *tensors[i].vitals;
+        memory->before = *t->vitals;
         memory->has_before = true;
     }
 }
 
+static const sonde__builtin_link links[] = {
+    {SONDE__FROZEN_PARAMETERS, SONDE__FROZEN_GRADIENTS,
+     offsetof(sonde__builtin_frozen_memory, gradient), NULL},
+    {SONDE__FROZEN_PARAMETERS, SONDE__FROZEN_STATE,
+     offsetof(sonde__builtin_frozen_memory, state), NULL}};
+
 static void step(sonde_rule_run *run)
 {
     sonde__builtin_frozen *state = sonde_rule_state(run);
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
 
-    if (state->linked != count) {
-        sonde__builtin_link(run, SONDE__FROZEN_PARAMETERS, SONDE__FROZEN_GRADIENTS, NULL,
-                            offsetof(sonde__builtin_frozen_memory, gradient));
-        sonde__builtin_link(run, SONDE__FROZEN_PARAMETERS, SONDE__FROZEN_STATE, NULL,
-                            offsetof(sonde__builtin_frozen_memory, state));
-        state->linked = count;
+    sonde__builtin_relink(run, &state->linked, links, SONDE_COUNT_OF(links));
+    const double rate = compare(run);
+    SONDE__EACH_SEEN (run, t, SONDE__FROZEN_PARAMETERS) {
+        judge_alone(run, t, rate);
     }
-    const double rate = compare(run, tensors, count);
-    for (size_t i = 0; i < count; i++) {
-        if (tensors[i].need == SONDE__FROZEN_PARAMETERS && tensors[i].vitals != NULL) {
-            judge_alone(run, i, rate);
-        }
-    }
-    sonde__builtin_frozen_judge_idle(run);
-    keep(tensors, count);
+    judge_idle(run);
+    keep(run);
     if (state->compared >= (sonde__rule_loss_falls(run) ? 1 : TURNS) * state->idle &&
         !state->looked) {
         sonde__builtin_frozen_judge_cut_off(run);

@@ -44,16 +44,9 @@
  * gradients.
  */
 #include "rules/builtin/builtin.h"
-#include "rules/builtin/builtin_values.h"
-#include "rules/builtin/builtin_vitals.h"
 #include "rules/builtin/labels.h"
 
-#include "base/fail.h"
-#include "base/memory.h"
 #include "base/point.h"
-
-#include <math.h>
-#include <string.h>
 
 enum {
     LOSSES = 0,
@@ -86,17 +79,17 @@ typedef struct noise {
 } noise;
 
 typedef struct tensor_memory {
-    int64_t steps, in_window, windows;
-    double sum, sumsq;           /* of this window */
-    double before, error_before; /* mean and standard error of the previous window */
-    int64_t stays;               /* windows in a row */
-    int64_t nears;               /* windows in a row near the level */
-    int64_t agreements;          /* steps with gradients since the last check */
+    int64_t steps, windows;
+    sonde__builtin_window window; /* of losses */
+    double before, error_before;  /* mean and standard error of the previous window */
+    int64_t stays;                /* windows in a row */
+    int64_t nears;                /* windows in a row near the level */
+    int64_t agreements;           /* steps with gradients since the last check */
     double agreement, agreement_sq;
-    float *gradient; /* of a gradient: SAMPLE elements of the last one */
+    float gradient[SAMPLE]; /* of a gradient: elements of the last one */
 } tensor_memory;
 
-static const sonde_rule_param params[] = {
+static const sonde_rule_param noise_params[] = {
     SONDE__REGEX(noise, labels_regex, ".*labels",
                  "regular expressions that select labels"),
     SONDE__COUNT(noise, window, "30", 2, 1e9, "observed steps that are averaged"),
@@ -106,51 +99,34 @@ static const sonde_rule_param params[] = {
     SONDE__COUNT(noise, samples, "2000", 0, 1e12,
                  "training samples before the rule can fire"),
 };
-static const sonde_rule_need needs[] = {
+static const sonde_rule_need noise_needs[] = {
     {"losses", SONDE_HOW_VITALS, false, SONDE__LOSSES, SONDE__EACH_STEP},
     {"labels", SONDE_HOW_RAW, true, SONDE__INPUTS, SONDE__EACH_STEP},
     {"gradients", SONDE_HOW_RAW, true, SONDE__GRADIENTS, SONDE__IN_PAIRS},
     {"targets", SONDE_HOW_VITALS, true, SONDE__INPUTS, SONDE__OFTEN}};
 
-/* Targets of a regression, by their name. */
-static bool are_numbers(const sonde_tensor_info *info, uint32_t id)
-{
-    return sonde__builtin_is_input(info, id) &&
-           sonde__strcasestr(info->name, "target") != NULL;
-}
-
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
-    const bool own = sonde__builtin_is_own(info, id);
-
-    return info->role == SONDE_ROLE_LOSS && own ? LOSSES
+    return sonde__builtin_is_loss(info, id) ? LOSSES
            : sonde_rule_matches(run, LABELS_REGEX, id) ||
                    sonde__builtin_looks_like_labels(info, id) ||
                    sonde__builtin_looks_like_targets(info, id)
                ? LABELS
-           : are_numbers(info, id) ? NUMBERS
-           : own && sonde__builtin_is_gradient(info) && info->rank >= 2
+           : sonde__builtin_is_input(info, id) && sonde_dtype_is_float(info->dtype) &&
+                   sonde__strcasestr(info->name, "target") != NULL
+               ? NUMBERS
+           : sonde__builtin_is_own(info, id) && info->role == SONDE_ROLE_GRADIENT &&
+                   info->rank >= 2
                ? GRADIENTS
                : SONDE_RULE_IGNORE;
 }
 
-static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
-{
-    const sonde_rule_tensor *tensor = &sonde__builtin_tensors(run)[i];
-    tensor_memory *memory = tensor->memory;
-
-    if (tensor->need != GRADIENTS) {
-        return SONDE_OK;
-    }
-    memory->gradient = sonde__calloc(SAMPLE, sizeof *memory->gradient);
-    return memory->gradient != NULL ? SONDE_OK : sonde__fail_nomem(diag, "LabelNoise");
-}
-
 /* The cosine of a gradient and the previous one. */
-static void take_gradient(noise *state, tensor_memory *memory, const sonde_view *view)
+static void take_gradient(noise *state, tensor_memory *memory,
+                          const sonde_observation *seen)
 {
     double values[SAMPLE], dot = 0.0, now = 0.0, before = 0.0;
-    const size_t count = sonde__builtin_sample(view, SAMPLE, values);
+    const size_t count = sonde__builtin_sample_first(seen, SAMPLE, values);
 
     for (size_t i = 0; i < count; i++) {
         const double then = (double)memory->gradient[i];
@@ -160,6 +136,7 @@ static void take_gradient(noise *state, tensor_memory *memory, const sonde_view 
         before += then * then;
         memory->gradient[i] = (float)values[i];
     }
+    state->gradients = state->gradients || count > 0;
     if (now * before > 0.0 && isfinite(now * before)) {
         state->cosines += dot / sqrt(now * before);
         state->pairs++;
@@ -172,19 +149,13 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     noise *state = sonde_rule_state(run);
 
     if (tensor->need == GRADIENTS) {
-        if (seen->view != NULL && seen->at.micro_batch == 0 && seen->at.replica == 0) {
-            take_gradient(state, tensor->memory, seen->view);
-            state->gradients = true;
-        }
+        take_gradient(state, tensor->memory, seen);
         return;
     }
     state->tokens = state->tokens || (seen->view != NULL && seen->view->rank > 1 &&
                                       !sonde_dtype_is_float(seen->view->dtype));
     state->labels.count = 0;
-    if (!sonde__builtin_labels_take(&state->labels, seen->view)) {
-        sonde_rule_fail(run, "out of memory");
-        return;
-    }
+    sonde__builtin_labels_take(run, &state->labels, seen->view);
     for (size_t i = 0; i < state->labels.count; i++) {
         const int32_t c = state->labels.value[i];
 
@@ -224,7 +195,6 @@ static double samples_so_far(sonde_rule_run *run)
 {
     const noise *state = sonde_rule_state(run);
     const double steps = (double)sonde_rule_at(run)->mode_step + 1.0;
-
     const double all =
         state->seen > 0 ? (double)state->seen : (double)state->numbers.count;
 
@@ -256,35 +226,28 @@ static bool is_near(double mean, double error, double entropy)
 }
 
 /* near: as is_near has it. */
-static void report(sonde_rule_run *run, size_t i, double mean, double error, double level,
-                   bool near)
+static void report(sonde_rule_run *run, const sonde_rule_tensor *t, double mean,
+                   double error, double level, bool near)
 {
     const noise *state = sonde_rule_state(run);
-    const bool part = sonde__builtin_loss_kind(run, sonde__builtin_tensors(run)[i].id) ==
-                      SONDE__LOSS_PART;
     const bool sure =
         state->seen > 0 || (error < SURE * level && mean > (1.0 - SURE) * level);
+    const bool note =
+        near || state->tokens || !sure || !sonde__builtin_is_whole_loss(run, t->id);
 
-    if (sonde_rule_found(run, near ? SONDE_RULE_WHOLE_RUN : i,
-                         near || state->tokens || !sure || part ? SONDE_SEVERITY_NOTE
-                                                                : SONDE_SEVERITY_WARNING,
-                         "mean", mean, level)) {
-        sonde_rule_say(run, NULL,
-                       state->seen > 0
-                           ? "It stays at %.4g, which is the entropy of the labels "
-                             "(%.4g): the network has learnt only how frequent each "
-                             "class is."
-                           : "It stays at %.4g, which is the variance of the targets "
-                             "(%.4g): the network has learnt only their mean.",
-                       mean, level);
-    }
+    sonde__rule_report(
+        run, near ? NULL : t, note ? SONDE__SURE(NOTE) : SONDE__SURE(WARNING), "mean",
+        mean, level, NULL,
+        "It stays at %.4g, which is the %s (%.4g): the network has learnt only %s.", mean,
+        state->seen > 0 ? "entropy of the labels" : "variance of the targets", level,
+        state->seen > 0 ? "how frequent each class is" : "their mean");
 }
 
-static void end_window(sonde_rule_run *run, size_t i, tensor_memory *memory)
+static void end_window(sonde_rule_run *run, const sonde_rule_tensor *t)
 {
     const noise *state = sonde_rule_state(run);
-    const double n = (double)memory->in_window, mean = memory->sum / n;
-    const double error = sqrt(fmax(memory->sumsq / n - mean * mean, 0.0) / n);
+    tensor_memory *memory = t->memory;
+    const double mean = memory->window.mean, error = memory->window.error;
     double h = 0.0;
     const bool there = knows_nothing(state, mean, error, &h);
     const bool near = state->seen > 0 && is_near(mean, error, h);
@@ -293,12 +256,10 @@ static void end_window(sonde_rule_run *run, size_t i, tensor_memory *memory)
         memory->windows == 0 ||
         memory->before - mean >
             2.0 * sqrt(error * error + memory->error_before * memory->error_before);
-
     const bool from_above = memory->before > h + 2.0 * memory->error_before && mean > h;
-
     const bool noise_only =
-        state->gradients ? memory->agreements > 0 && !agrees(memory) : true;
-    const bool enough = samples_so_far(run) >= (double)state->samples;
+        !state->gradients || (memory->agreements > 0 && !agrees(memory));
+    const bool judged = noise_only && samples_so_far(run) >= (double)state->samples;
 
     memory->stays =
         there && (!falls || (memory->windows > 0 && from_above)) ? memory->stays + 1 : 0;
@@ -307,51 +268,41 @@ static void end_window(sonde_rule_run *run, size_t i, tensor_memory *memory)
         memory->agreement = memory->agreement_sq = 0.0;
         memory->agreements = 0;
     }
-    memory->sum = memory->sumsq = 0.0;
-    memory->in_window = 0;
     memory->windows++;
     memory->before = mean;
     memory->error_before = error;
-    if (memory->stays >= 2 && mean > least && noise_only && enough) {
-        report(run, i, mean, error, h, false);
-    } else if (memory->nears >= NEARS && memory->stays == 0 && noise_only && enough) {
-        report(run, i, mean, error, h, true);
+    if (memory->stays >= 2 && mean > least && judged) {
+        report(run, t, mean, error, h, false);
+    } else if (memory->nears >= NEARS && memory->stays == 0 && judged) {
+        report(run, t, mean, error, h, true);
     }
 }
 
 static void step(sonde_rule_run *run)
 {
     noise *state = sonde_rule_state(run);
-    sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
     const double cosine = state->pairs > 0 ? state->cosines / (double)state->pairs : 0.0;
 
     state->label_steps += state->labelled;
     state->labelled = false;
-    SONDE__EACH (run, i) {
-        if (tensors[i].need == NUMBERS && tensors[i].vitals != NULL) {
-            if (state->numbers.count == 0) {
-                state->numbers = *tensors[i].vitals;
-            } else {
-                sonde_vitals_merge(&state->numbers, tensors[i].vitals);
-            }
-            state->label_steps += state->seen == 0;
+    SONDE__EACH_SEEN (run, t, NUMBERS) {
+        if (state->numbers.count == 0) {
+            state->numbers = *t->vitals;
+        } else {
+            sonde_vitals_merge(&state->numbers, t->vitals);
         }
+        state->label_steps += state->seen == 0;
     }
-    SONDE__EACH (run, i) {
-        const sonde_vitals *v = tensors[i].vitals;
-        tensor_memory *memory = tensors[i].memory;
+    SONDE__EACH_SEEN (run, t, LOSSES) {
+        tensor_memory *memory = t->memory;
 
-        if (tensors[i].need != LOSSES || v == NULL || sonde__builtin_finite(v) == 0) {
-            continue;
-        }
-        if (++memory->steps > state->skip) {
+        if (sonde__builtin_finite(t->vitals) > 0 && ++memory->steps > state->skip) {
             memory->agreements += state->pairs > 0;
             memory->agreement += cosine;
             memory->agreement_sq += cosine * cosine;
-            memory->sum += v->mean;
-            memory->sumsq += v->mean * v->mean;
-            if (++memory->in_window >= state->window) {
-                end_window(run, i, memory);
+            if (sonde__builtin_window_take(&memory->window, t->vitals->mean,
+                                           state->window)) {
+                end_window(run, t);
             }
         }
     }
@@ -361,7 +312,6 @@ static void step(sonde_rule_run *run)
 
 static void destroy(sonde_rule_run *run)
 {
-    sonde__builtin_free_each(run, offsetof(tensor_memory, gradient));
     sonde__builtin_labels_free(&((noise *)sonde_rule_state(run))->labels);
 }
 
@@ -375,7 +325,6 @@ const sonde_rule sonde__builtin_label_noise = {
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
     .wants = wants,
-    .bind = bind,
     .observe = observe,
     .step = step,
     .destroy = destroy,

@@ -29,15 +29,11 @@
  * the tensors that collection_names and tensor_regex select. Evidence: vital signs.
  */
 #include "rules/builtin/builtin.h"
-#include "rules/builtin/builtin_vitals.h"
-#include "rules/builtin/series.h"
-#include "rules/suspicion.h"
 
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/point.h"
 
-#include <math.h>
 #include <string.h>
 
 typedef struct not_decreasing {
@@ -64,8 +60,7 @@ typedef struct tensor_memory {
     double loss[KEPT]; /* a ring: the last saved ones */
     int64_t step[KEPT];
     int64_t saved, next_check;
-    double sum, sumsq; /* of the window that is being filled */
-    int64_t in_window;
+    sonde__builtin_window window;
     double best, best_error;
     double mean, slope; /* mean of the last window; its difference to the one before */
     sonde__builtin_recent bends; /* |second differences| */
@@ -78,7 +73,7 @@ typedef struct tensor_memory {
     double late;               /* sum over the last EARLY of two windows */
 } tensor_memory;
 
-static const sonde_rule_param params[] = {
+static const sonde_rule_param not_decreasing_params[] = {
     SONDE__CHOSEN(not_decreasing),
     SONDE__FLAG(not_decreasing, use_losses_collection, "true",
                 "judge the loss tensors as well"),
@@ -97,7 +92,7 @@ static const sonde_rule_param params[] = {
                 "(default: TRAIN; with smdebug: GLOBAL)"),
     SONDE__SMDEBUG(not_decreasing),
 };
-static const sonde_rule_need needs[] = {
+static const sonde_rule_need not_decreasing_needs[] = {
     {"losses", SONDE_HOW_VITALS, false, SONDE__LOSSES, SONDE__EACH_STEP}};
 
 static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
@@ -147,27 +142,25 @@ static bool look_back(const not_decreasing *state, const tensor_memory *memory,
     return false;
 }
 
-static void compare_steps(sonde_rule_run *run, size_t i, tensor_memory *memory,
-                          double loss)
+static void compare_steps(sonde_rule_run *run, const sonde_rule_tensor *t)
 {
     const not_decreasing *state = sonde_rule_state(run);
+    tensor_memory *memory = t->memory;
     const int64_t step = sonde_rule_at(run)->global_step;
+    const double loss = t->vitals->mean;
     double before = 0.0;
 
     if (step >= memory->next_check && look_back(state, memory, step, &before)) {
         const double fell = before != 0.0 ? 100.0 * (before - loss) / fabs(before) : 0.0;
+        const bool rose = -fell > state->increase_threshold_percent;
 
         memory->next_check = step + state->num_steps;
-        if (fell < state->diff_percent || -fell > state->increase_threshold_percent) {
-            const bool rose = -fell > state->increase_threshold_percent;
-
-            if (sonde_rule_found(run, i, SONDE_SEVERITY_WARNING, "percent_fallen", fell,
-                                 rose ? -state->increase_threshold_percent
-                                      : state->diff_percent)) {
-                sonde_rule_say(run, NULL,
-                               "The loss went from %.5g to %.5g in at least %lld steps.",
-                               before, loss, (long long)state->num_steps);
-            }
+        if (fell < state->diff_percent || rose) {
+            sonde__rule_report(
+                run, t, SONDE__SURE(WARNING), "percent_fallen", fell,
+                rose ? -state->increase_threshold_percent : state->diff_percent, NULL,
+                "The loss went from %.5g to %.5g in at least %lld steps.", before, loss,
+                (long long)state->num_steps);
         }
     }
     memory->loss[memory->saved % KEPT] = loss;
@@ -186,28 +179,26 @@ static bool is_constant(const tensor_memory *memory)
  * may still be on its first plateau, and not every loss is meant to fall: a note, and
  * only after three times as long.
  */
-static void judge_flat(sonde_rule_run *run, size_t i, const tensor_memory *memory)
+static void judge_flat(sonde_rule_run *run, const sonde_rule_tensor *t)
 {
     const not_decreasing *state = sonde_rule_state(run);
+    const tensor_memory *memory = t->memory;
     const bool constant = is_constant(memory);
     const double both = sqrt(memory->first_error * memory->first_error +
                              memory->best_error * memory->best_error);
     const double fell = memory->first - memory->best;
 
-    if (state->flat == 0 || memory->windows < (constant ? 1 : 3) * state->flat ||
-        fabs(memory->first) < AT_ITS_END || fell > 2.0 * both ||
-        fell > state->diff_percent / 100.0 * fabs(memory->first)) {
-        return;
-    }
-    if (sonde_rule_found(run, i, constant ? SONDE_SEVERITY_WARNING : SONDE_SEVERITY_NOTE,
-                         "percent_fallen", 100.0 * fell / fabs(memory->first),
-                         state->diff_percent)) {
-        sonde_rule_say(run,
-                       "Check that gradients reach the parameters, that the optimiser "
-                       "has them, and the learning rate.",
-                       "The loss does not fall: it was %.5g over the first %lld steps "
-                       "and has not been below %.5g since.",
-                       memory->first, (long long)state->window, memory->best);
+    if (state->flat > 0 && memory->windows >= (constant ? 1 : 3) * state->flat &&
+        fabs(memory->first) >= AT_ITS_END && fell <= 2.0 * both &&
+        fell <= state->diff_percent / 100.0 * fabs(memory->first)) {
+        sonde__rule_report(
+            run, t, constant ? SONDE__SURE(WARNING) : SONDE__SURE(NOTE), "percent_fallen",
+            100.0 * fell / fabs(memory->first), state->diff_percent,
+            "Check that gradients reach the parameters, that the optimiser "
+            "has them, and the learning rate.",
+            "The loss does not fall: it was %.5g over the first %lld steps "
+            "and has not been below %.5g since.",
+            memory->first, (long long)state->window, memory->best);
     }
 }
 
@@ -216,56 +207,48 @@ static void judge_flat(sonde_rule_run *run, size_t i, const tensor_memory *memor
  * values, or by less than LITTLE and chance, in two windows, and is not falling at their
  * end. Only of a loss that is meant to fall, and whose noise would not hide a fall.
  */
-static void judge_start(sonde_rule_run *run, size_t i, const tensor_memory *memory,
-                        double error)
+static void judge_start(sonde_rule_run *run, const sonde_rule_tensor *t, double error)
 {
     const not_decreasing *state = sonde_rule_state(run);
-    const sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
+    const tensor_memory *memory = t->memory;
     const double mean = memory->early / EARLY;
     const double variance = fmax(memory->early_sq / EARLY - mean * mean, 0.0);
     const double both = sqrt(variance / (EARLY - 1) + error * error) / fabs(mean);
     const double fell = (mean - memory->mean) / fabs(mean);
-
     const double now = (mean - memory->late / EARLY) / fabs(mean);
 
     if (state->flat == 0 || memory->windows != 2 || now > HARDLY + 2.0 * both ||
         memory->skipped || memory->least < 0.0 || is_constant(memory) || both > SEEN ||
         fabs(fell) > fmax(HARDLY, fmin(2.0 * both, LITTLE)) ||
-        sonde__builtin_loss_kind(run, tensors[i].id) == SONDE__LOSS_PART ||
-        sonde__rule_loss_is_free(run)) {
+        !sonde__builtin_is_whole_loss(run, t->id) || sonde__rule_loss_is_free(run)) {
         return;
     }
-    if (sonde_rule_found(run, SONDE_RULE_WHOLE_RUN, SONDE_SEVERITY_NOTE, "percent_fallen",
-                         100.0 * fell, 100.0 * HARDLY)) {
-        sonde_rule_say(run,
+    sonde__rule_report(run, NULL, SONDE__SURE(NOTE), "percent_fallen", 100.0 * fell,
+                       100.0 * HARDLY,
                        "Check that targets belong to their inputs, that gradients reach "
                        "the parameters, and the learning rate.",
                        "'%s' has hardly fallen: from %.5g over the first %d steps to "
                        "%.5g after %lld.",
-                       sonde_rule_info(run, tensors[i].id)->name, mean, EARLY,
-                       memory->mean, (long long)memory->saved);
-    }
+                       sonde_rule_info(run, t->id)->name, mean, EARLY, memory->mean,
+                       (long long)memory->saved);
 }
 
-/* Of a loss that has risen. */
-static sonde_severity grade(sonde_rule_run *run, size_t i, const tensor_memory *memory)
+/* Whether a rise of the loss is a note. */
+static bool is_note(sonde_rule_run *run, const sonde_rule_tensor *t)
 {
-    const sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
-    const bool part = sonde_rule_info(run, tensors[i].id)->role == SONDE_ROLE_LOSS &&
-                      sonde__builtin_loss_kind(run, tensors[i].id) == SONDE__LOSS_PART;
+    const tensor_memory *memory = t->memory;
 
-    return part || sonde__rule_loss_is_free(run) || memory->least < 0.0 ||
-                   memory->mean < BACK * memory->start
-               ? SONDE_SEVERITY_NOTE
-               : SONDE_SEVERITY_WARNING;
+    return (sonde_rule_info(run, t->id)->role == SONDE_ROLE_LOSS &&
+            !sonde__builtin_is_whole_loss(run, t->id)) ||
+           sonde__rule_loss_is_free(run) || memory->least < 0.0 ||
+           memory->mean < BACK * memory->start;
 }
 
-static void end_window(sonde_rule_run *run, size_t i, tensor_memory *memory)
+static void end_window(sonde_rule_run *run, const sonde_rule_tensor *t)
 {
     const not_decreasing *state = sonde_rule_state(run);
-    const double n = (double)memory->in_window;
-    const double mean = memory->sum / n;
-    const double error = sqrt(fmax(memory->sumsq / n - mean * mean, 0.0) / n);
+    tensor_memory *memory = t->memory;
+    const double mean = memory->window.mean, error = memory->window.error;
     const double both = sqrt(error * error + memory->best_error * memory->best_error);
 
     if (memory->windows == 0) {
@@ -278,10 +261,9 @@ static void end_window(sonde_rule_run *run, size_t i, tensor_memory *memory)
         memory->above = 0;
     } else {
         const double wander = sonde__builtin_recent_median(&memory->bends) / BEND;
-        const double clear = fmax(4.0 * both, SPREAD * wander);
-        const bool rose = mean > memory->best + state->increase_threshold_percent /
-                                                    100.0 * fabs(memory->best) &&
-                          mean > memory->best + clear;
+        const double share = state->increase_threshold_percent / 100.0;
+        const bool rose = mean > memory->best + share * fabs(memory->best) &&
+                          mean > memory->best + fmax(4.0 * both, SPREAD * wander);
 
         memory->above = rose ? memory->above + 1 : 0;
     }
@@ -292,19 +274,17 @@ static void end_window(sonde_rule_run *run, size_t i, tensor_memory *memory)
     memory->slope = mean - memory->mean;
     memory->mean = mean;
     memory->windows++;
-    memory->sum = memory->sumsq = 0.0;
-    memory->in_window = 0;
-    if (memory->above >= 2 &&
-        sonde_rule_found(run, i, grade(run, i, memory), "percent_risen",
-                         100.0 * (mean - memory->best) / fabs(memory->best),
-                         state->increase_threshold_percent)) {
-        sonde_rule_say(run, NULL,
-                       "Averaged over %lld steps, the loss has risen from %.5g to %.5g "
-                       "and stays there.",
-                       (long long)state->window, memory->best, mean);
+    if (memory->above >= 2) {
+        sonde__rule_report(
+            run, t, is_note(run, t) ? SONDE__SURE(NOTE) : SONDE__SURE(WARNING),
+            "percent_risen", 100.0 * (mean - memory->best) / fabs(memory->best),
+            state->increase_threshold_percent, NULL,
+            "Averaged over %lld steps, the loss has risen from %.5g to "
+            "%.5g and stays there.",
+            (long long)state->window, memory->best, mean);
     }
-    judge_start(run, i, memory, error);
-    judge_flat(run, i, memory);
+    judge_start(run, t, error);
+    judge_flat(run, t);
 }
 
 static void finish(sonde_rule_run *run)
@@ -317,45 +297,45 @@ static void finish(sonde_rule_run *run)
     }
 }
 
+/* Takes a loss of the steps that windows are made of. */
+static void take(sonde_rule_run *run, const sonde_rule_tensor *t)
+{
+    const not_decreasing *state = sonde_rule_state(run);
+    tensor_memory *memory = t->memory;
+    const double loss = t->vitals->mean;
+    const int64_t n = memory->saved++;
+
+    memory->least = n > 0 ? fmin(memory->least, loss) : loss;
+    memory->most = n > 0 ? fmax(memory->most, loss) : loss;
+    memory->skipped = memory->skipped || (n == 0 && sonde_rule_at(run)->mode_step > 0);
+    if (n < EARLY) {
+        memory->early += loss;
+        memory->early_sq += loss * loss;
+    }
+    if (n >= 2 * state->window - EARLY && n < 2 * state->window) {
+        memory->late += loss;
+    }
+    if (n < STARTS) {
+        memory->start += (loss - memory->start) / (double)(n + 1);
+    }
+    if (sonde__builtin_window_take(&memory->window, loss, state->window)) {
+        end_window(run, t);
+    }
+}
+
 static void step(sonde_rule_run *run)
 {
     not_decreasing *state = sonde_rule_state(run);
-    const bool judged = (state->modes >> sonde_rule_at(run)->mode & 1U) != 0;
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
 
-    state->judged += judged;
-    for (size_t i = 0; i < count && judged; i++) {
-        const sonde_vitals *v = tensors[i].vitals;
-        tensor_memory *memory = tensors[i].memory;
-
-        if (v == NULL || sonde__builtin_bad(v) > 0 || v->count == 0) {
-            continue;
-        }
+    if ((state->modes >> sonde_rule_at(run)->mode & 1U) == 0) {
+        return;
+    }
+    state->judged++;
+    SONDE__EACH_FINITE (run, t, 0) {
         if (state->smdebug) {
-            compare_steps(run, i, memory, v->mean);
-            continue;
-        }
-        memory->least = memory->saved > 0 ? fmin(memory->least, v->mean) : v->mean;
-        memory->most = memory->saved > 0 ? fmax(memory->most, v->mean) : v->mean;
-        memory->skipped =
-            memory->skipped || (memory->saved == 0 && sonde_rule_at(run)->mode_step > 0);
-        if (memory->saved < EARLY) {
-            memory->early += v->mean;
-            memory->early_sq += v->mean * v->mean;
-        }
-        if (memory->saved >= 2 * state->window - EARLY &&
-            memory->saved < 2 * state->window) {
-            memory->late += v->mean;
-        }
-        if (memory->saved < STARTS) {
-            memory->start += (v->mean - memory->start) / (double)(memory->saved + 1);
-        }
-        memory->saved++;
-        memory->sum += v->mean;
-        memory->sumsq += v->mean * v->mean;
-        if (++memory->in_window >= state->window) {
-            end_window(run, i, memory);
+            compare_steps(run, t);
+        } else {
+            take(run, t);
         }
     }
 }

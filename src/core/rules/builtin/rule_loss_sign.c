@@ -15,12 +15,9 @@
  * densities and rewards may do that. Evidence: vital signs of losses.
  */
 #include "rules/builtin/builtin.h"
-#include "rules/builtin/builtin_vitals.h"
 
 #include "base/macros.h"
-#include "base/point.h"
 
-#include <math.h>
 #include <string.h>
 
 enum { WINDOWS = 4 };
@@ -35,15 +32,16 @@ typedef struct loss_sign {
 typedef struct tensor_memory {
     int64_t seen, below; /* losses; in a row below 0 */
     double first;        /* of the first window's start */
-    double sum, means[WINDOWS];
-    int64_t in_window, windows;
+    sonde__builtin_window window;
+    double means[WINDOWS]; /* of the last windows */
+    int64_t windows;
 } tensor_memory;
 
-static const sonde_rule_param params[] = {
+static const sonde_rule_param loss_sign_params[] = {
     SONDE__COUNT(loss_sign, patience, "3", 1, 1e9, "observed steps in a row"),
     SONDE__COUNT(loss_sign, window, "10", 1, 1e9, "observed steps that are averaged"),
 };
-static const sonde_rule_need needs[] = {
+static const sonde_rule_need loss_sign_needs[] = {
     {"losses", SONDE_HOW_VITALS, false, SONDE__LOSSES, SONDE__EACH_STEP}};
 
 /* Whether a loss of this op is never below 0. */
@@ -53,103 +51,74 @@ static bool is_never_below(const char *op)
                                         "l1loss",       "l1_loss",       "huber",   "ctc",
                                         "margin",       "squared",       "absolute"};
 
-    for (size_t i = 0; i < SONDE_COUNT_OF(names); i++) {
-        if (sonde__strcasestr(op, names[i]) != NULL) {
-            return true;
-        }
-    }
-    return false;
+    return sonde__builtin_has_word(op, names, SONDE_COUNT_OF(names));
 }
 
-static void judge_kind(sonde_rule_run *run, size_t i, const tensor_memory *memory,
-                       double loss)
+static void judge_windows(sonde_rule_run *run, const sonde_rule_tensor *t)
 {
-    const loss_sign *state = sonde_rule_state(run);
-    const char *op = sonde_rule_info(run, sonde__builtin_tensors(run)[i].id)->op;
-
-    if (memory->below == memory->seen && memory->seen >= state->patience &&
-        is_never_below(op) &&
-        sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "mean", loss, 0.0)) {
-        sonde_rule_say(run, NULL,
-                       "It is %.4g, but a loss of this kind (%s) is never below 0.", loss,
-                       op);
-    }
-}
-
-static void judge_windows(sonde_rule_run *run, size_t i, const tensor_memory *memory)
-{
-    const double *m = memory->means;
-    bool runs_away =
-        m[WINDOWS - 1] < fmin(RUNAWAY * memory->first, -BOUNDED) && m[1] < m[0];
+    const tensor_memory *memory = t->memory;
+    const double *m = memory->means, limit = RUNAWAY * memory->first;
+    bool runs_away = m[WINDOWS - 1] < fmin(limit, -BOUNDED) && m[1] < m[0] &&
+                     memory->windows >= WINDOWS && memory->below == memory->seen;
 
     for (int k = 2; k < WINDOWS; k++) {
         runs_away = runs_away && m[k - 1] - m[k] > FASTER * (m[k - 2] - m[k - 1]);
     }
-
-    if (memory->windows < WINDOWS || memory->below < memory->seen) {
-        return;
-    }
-    if (runs_away && sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "mean",
-                                      m[WINDOWS - 1], RUNAWAY * memory->first)) {
-        sonde_rule_say(run, NULL,
-                       "It was below 0 from the first step on and falls faster and "
-                       "faster, from %.4g to %.4g: nothing bounds it.",
-                       memory->first, m[WINDOWS - 1]);
+    if (runs_away) {
+        sonde__rule_report(run, t, SONDE__SURE(ERROR), "mean", m[WINDOWS - 1], limit,
+                           NULL,
+                           "It was below 0 from the first step on and falls faster and "
+                           "faster, from %.4g to %.4g: nothing bounds it.",
+                           memory->first, m[WINDOWS - 1]);
     }
 }
 
-/* At the end, if nothing else was found. */
-static void judge_note(sonde_rule_run *run, size_t i, const tensor_memory *memory)
-{
-    if (memory->windows >= WINDOWS && memory->below == memory->seen &&
-        sonde_rule_found(run, i, SONDE_SEVERITY_NOTE, "mean", memory->means[WINDOWS - 1],
-                         0.0)) {
-        sonde_rule_say(run, NULL,
-                       "It was below 0 at every step (%.4g at first, %.4g at last), "
-                       "which is right for a density or a reward.",
-                       memory->first, memory->means[WINDOWS - 1]);
-    }
-}
-
-static void take(sonde_rule_run *run, size_t i, tensor_memory *memory, double loss)
+static void take(sonde_rule_run *run, const sonde_rule_tensor *t)
 {
     const loss_sign *state = sonde_rule_state(run);
+    tensor_memory *memory = t->memory;
+    const double loss = t->vitals->mean;
+    const char *op = sonde_rule_info(run, t->id)->op;
 
     memory->first = memory->seen == 0 ? loss : memory->first;
     memory->seen++;
     memory->below = loss < 0.0 ? memory->below + 1 : 0;
-    judge_kind(run, i, memory, loss);
-    memory->sum += loss;
-    if (++memory->in_window >= state->window) {
+    if (memory->below == memory->seen && memory->seen >= state->patience &&
+        is_never_below(op)) {
+        sonde__rule_report(run, t, SONDE__SURE(ERROR), "mean", loss, 0.0, NULL,
+                           "It is %.4g, but a loss of this kind (%s) is never below 0.",
+                           loss, op);
+    }
+    if (sonde__builtin_window_take(&memory->window, loss, state->window)) {
         memmove(memory->means, memory->means + 1, (WINDOWS - 1) * sizeof *memory->means);
-        memory->means[WINDOWS - 1] = memory->sum / (double)memory->in_window;
+        memory->means[WINDOWS - 1] = memory->window.mean;
         memory->windows++;
-        memory->sum = 0.0;
-        memory->in_window = 0;
-        judge_windows(run, i, memory);
+        judge_windows(run, t);
     }
 }
 
 static void step(sonde_rule_run *run)
 {
-    sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
-
-    SONDE__EACH (run, i) {
-        const sonde_vitals *v = tensors[i].vitals;
-
-        if (v != NULL && v->count > 0 && sonde__builtin_bad(v) == 0 &&
-            sonde__builtin_loss_kind(run, tensors[i].id) == SONDE__LOSS_WHOLE) {
-            take(run, i, tensors[i].memory, v->mean);
+    SONDE__EACH_FINITE (run, t, 0) {
+        if (sonde__builtin_is_whole_loss(run, t->id)) {
+            take(run, t);
         }
     }
 }
 
+/* A note at the end, if nothing else was found. */
 static void finish(sonde_rule_run *run)
 {
-    const sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
+    SONDE__EACH (run, t) {
+        const tensor_memory *memory = t->memory;
+        const double last = memory->means[WINDOWS - 1];
 
-    SONDE__EACH (run, i) {
-        judge_note(run, i, tensors[i].memory);
+        if (memory->windows >= WINDOWS && memory->below == memory->seen) {
+            sonde__rule_report(run, t, SONDE__SURE(NOTE), "mean", last, 0.0, NULL,
+                               "It was below 0 at every step (%.4g at first, %.4g at "
+                               "last), which is right for a density or a reward.",
+                               memory->first, last);
+        }
     }
 }
 

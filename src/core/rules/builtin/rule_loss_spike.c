@@ -33,14 +33,18 @@
  * of their mean. Evidence: vital signs of losses and weights.
  */
 #include "rules/builtin/builtin.h"
-#include "rules/builtin/builtin_vitals.h"
-#include "rules/suspicion.h"
 
-#include <math.h>
 #include <string.h>
 
-enum { BEFORE = 64, FEW = 16, MOST = 256, LOSSES = 0, WEIGHTS = 1, FIRST = 5 };
-enum { RECENT = 15 };
+enum {
+    BEFORE = 64,
+    FEW = 16,
+    MOST = 256,
+    LOSSES = 0,
+    WEIGHTS = 1,
+    FIRST = 5,
+    RECENT = 15
+};
 #define MOVED 4.0
 #define FAR 10.0
 #define LOST 0.75
@@ -49,14 +53,11 @@ enum { RECENT = 15 };
 #define BACK 0.2     /* of the jump */
 #define SLIGHT 0.03  /* of the first losses */
 /* The rule decides, or the end of the run. */
-static const sonde__rule_terms jumped = {.looks = INT64_MAX,
-                                         SONDE__TERMS(ERROR, NOTE, ERROR, ERROR, ERROR)};
+SONDE__TERMS(jumped, ERROR, NOTE, ERROR, ERROR, ERROR, .looks = INT64_MAX);
 
 typedef struct spike {
     double factor;
     int64_t patience, least;
-    double move; /* of all weights at this step */
-    bool moves;  /* any weight was compared */
 } spike;
 
 typedef struct tensor_memory {
@@ -71,14 +72,14 @@ typedef struct tensor_memory {
     int64_t last;
 } tensor_memory;
 
-static const sonde_rule_param params[] = {
+static const sonde_rule_param spike_params[] = {
     SONDE__REAL(spike, factor, "2", 1, 1e300, "multiple of the median before the jump"),
     SONDE__COUNT(spike, patience, "15", 1, MOST,
                  "observed steps for which the loss stays high"),
     SONDE__COUNT(spike, least, "5", 1, BEFORE,
                  "observed steps that are needed before the jump"),
 };
-static const sonde_rule_need needs[] = {
+static const sonde_rule_need spike_needs[] = {
     {"losses", SONDE_HOW_VITALS, false, SONDE__LOSSES, SONDE__EACH_STEP},
     {"weights", SONDE_HOW_VITALS, true, SONDE__WEIGHTS, SONDE__AT_TIMES}};
 
@@ -98,6 +99,20 @@ static size_t count_above(const double *values, size_t count, double limit)
 static size_t tenth(size_t count)
 {
     return count / 10;
+}
+
+/* Whether nine tenths of the values are above a limit. */
+static bool are_above(const double *values, size_t count, double limit)
+{
+    return count_above(values, count, limit) >= count - tenth(count);
+}
+
+/* The values in ascending order. Returns their median. */
+static double sort_copy(double *sorted, const double *values, size_t count)
+{
+    memcpy(sorted, values, count * sizeof *sorted);
+    sonde__builtin_sort(sorted, count);
+    return sorted[count / 2];
 }
 
 /* --- judging ------------------------------------------------------------------------ */
@@ -140,169 +155,140 @@ static bool has_moved(const tensor_memory *memory, size_t before)
 }
 
 /* Whether the loss comes back after a jump that waits, once `patience` losses tell. */
-static void follow(sonde_rule_run *run, size_t i, tensor_memory *memory)
+static void follow(sonde_rule_run *run, const sonde_rule_tensor *t)
 {
     const spike *state = sonde_rule_state(run);
+    tensor_memory *memory = t->memory;
     const size_t patience = (size_t)state->patience;
-    double later[MOST], limit = memory->high - BACK * (memory->high - memory->low);
+    const double limit = memory->high - BACK * (memory->high - memory->low);
+    double later[MOST];
 
-    if (++memory->waited < state->patience) {
-        return;
+    if (++memory->waited >= state->patience) {
+        const double median =
+            sort_copy(later, memory->losses + memory->count - patience, patience);
+
+        sonde__rule_confirm(run, t,
+                            median < limit ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_ERROR);
     }
-    memcpy(later, memory->losses + memory->count - patience, patience * sizeof *later);
-    sonde__builtin_sort(later, patience);
-    sonde__rule_confirm(
-        run, i, later[patience / 2] < limit ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_ERROR);
 }
 
-/* Error or note, by the file header. later: the median of B. */
-static sonde_severity grade(sonde_rule_run *run, size_t i, const tensor_memory *memory,
-                            size_t before, double median, double later)
+/* Whether a jump is a note, by the file header. later: the median of B. */
+static bool is_note(sonde_rule_run *run, const sonde_rule_tensor *t, size_t before,
+                    double median, double later)
 {
-    const sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
+    const tensor_memory *memory = t->memory;
 
-    if (sonde__builtin_loss_kind(run, tensors[i].id) == SONDE__LOSS_PART ||
-        sonde__rule_loss_is_free(run) || median <= 0.0 ||
-        later - median < SLIGHT * fabs(memory->first)) {
-        return SONDE_SEVERITY_NOTE;
-    }
-    return has_moved(memory, before) || later > FAR * memory->first ? SONDE_SEVERITY_ERROR
-                                                                    : SONDE_SEVERITY_NOTE;
+    return !sonde__builtin_is_whole_loss(run, t->id) || sonde__rule_loss_is_free(run) ||
+           median <= 0.0 || later - median < SLIGHT * fabs(memory->first) ||
+           (!has_moved(memory, before) && later <= FAR * memory->first);
 }
 
 /* Judges whether what was gained is lost. */
-static void judge_lost(sonde_rule_run *run, size_t i, const tensor_memory *memory)
+static void judge_lost(sonde_rule_run *run, const sonde_rule_tensor *t)
 {
     const spike *state = sonde_rule_state(run);
-    const size_t patience = (size_t)state->patience;
-    const size_t before = memory->count - patience;
+    const tensor_memory *memory = t->memory;
+    const size_t patience = (size_t)state->patience, before = memory->count - patience;
     const double *after = memory->losses + before, first = memory->first;
-    double recent[RECENT], later[MOST], gained = 0.0;
+    double recent[RECENT], later[MOST];
 
     /* The step of the jump usually decides; sorting takes longer. */
     if (before < RECENT ||
         after[0] - after[-1] < ONE_STEP * fmax(first - after[-1], GAINED * fabs(first))) {
         return;
     }
-    memcpy(recent, after - RECENT, sizeof recent);
-    sonde__builtin_sort(recent, RECENT);
-    memcpy(later, after, patience * sizeof *later);
-    sonde__builtin_sort(later, patience);
-    gained = first - recent[RECENT / 2];
-    if (gained < GAINED * fabs(first) ||
-        later[patience / 2] < recent[RECENT / 2] + LOST * gained ||
-        count_above(after, patience, recent[RECENT - 1 - tenth(RECENT)]) <
-            patience - tenth(patience)) {
+    const double was = sort_copy(recent, after - RECENT, RECENT);
+    const double is = sort_copy(later, after, patience);
+    const double limit = was + LOST * (first - was);
+    if (first - was < GAINED * fabs(first) || is < limit ||
+        !are_above(after, patience, recent[RECENT - 1 - tenth(RECENT)])) {
         return;
     }
     const bool moved = has_moved(memory, before);
-    if (sonde_rule_found(run, i, moved ? SONDE_SEVERITY_WARNING : SONDE_SEVERITY_NOTE,
-                         "mean", later[patience / 2],
-                         recent[RECENT / 2] + LOST * gained)) {
-        sonde_rule_say(run,
+    sonde__rule_report(run, t, moved ? SONDE__SURE(WARNING) : SONDE__SURE(NOTE), "mean",
+                       is, limit,
                        "Check whether weights of another checkpoint or run were loaded, "
                        "or the learning rate was raised.",
                        "In one step, %zu observed steps ago, it returned from about %.4g "
                        "to %.4g; the first losses were %.4g.%s",
-                       patience - 1, recent[RECENT / 2], later[patience / 2], first,
+                       patience - 1, was, is, first,
                        moved ? ""
                              : " Weights moved as before: the data or the targets may "
                                "have changed.");
-    }
 }
 
-static void judge(sonde_rule_run *run, size_t i, tensor_memory *memory)
+static void judge(sonde_rule_run *run, const sonde_rule_tensor *t)
 {
     const spike *state = sonde_rule_state(run);
-    const size_t patience = (size_t)state->patience;
-    const size_t before = memory->count - patience;
+    tensor_memory *memory = t->memory;
+    const size_t patience = (size_t)state->patience, before = memory->count - patience;
     const double *after = memory->losses + before;
     const double now = memory->losses[memory->count - 1];
-    double sorted[BEFORE], later[MOST], limit = 0.0;
-    sonde_severity severity = SONDE_SEVERITY_NOTE;
+    double sorted[BEFORE], later[MOST];
 
     /* The last loss usually decides; sorting takes longer. */
     if (count_above(memory->losses, before, now) > tenth(before)) {
         return;
     }
-    memcpy(sorted, memory->losses, before * sizeof *sorted);
-    sonde__builtin_sort(sorted, before);
-    limit = sorted[before - 1 - tenth(before)];
-    if (count_above(after, patience, limit) < patience - tenth(patience)) {
+    const double was = sort_copy(sorted, memory->losses, before);
+    double limit = sorted[before - 1 - tenth(before)];
+    if (!are_above(after, patience, limit)) {
         return;
     }
-    memcpy(later, after, patience * sizeof *later);
-    sonde__builtin_sort(later, patience);
-    limit = fmax(limit, state->factor * sorted[before < FEW ? before - 1 : before / 2]);
-    if (limit <= 0.0 || later[patience / 2] <= limit) {
+    const double is = sort_copy(later, after, patience);
+    limit = fmax(limit, state->factor * (before < FEW ? sorted[before - 1] : was));
+    if (limit <= 0.0 || is <= limit) {
         return;
     }
-    severity = grade(run, i, memory, before, sorted[before / 2], later[patience / 2]);
-    const bool waits =
-        severity == SONDE_SEVERITY_ERROR && !(later[patience / 2] > FAR * memory->first);
-    if (waits ? sonde__rule_suspect(run, i, &jumped, "mean", now, limit)
-              : sonde_rule_found(run, i, severity, "mean", now, limit)) {
-        memory->low = sorted[before / 2];
-        memory->high = later[patience / 2];
+    const bool note = is_note(run, t, before, was, is);
+    if (sonde__rule_report(run, t,
+                           note                       ? SONDE__SURE(NOTE)
+                           : is > FAR * memory->first ? SONDE__SURE(ERROR)
+                                                      : &jumped,
+                           "mean", now, limit, NULL,
+                           "It jumped from about %.4g to %.4g %zu observed steps ago and "
+                           "has not recovered (now %.4g)%s.",
+                           was, is, patience - 1, now,
+                           note ? "; it is one of several, or its targets may have "
+                                  "changed, since weights moved as before"
+                                : "")) {
+        memory->low = was;
+        memory->high = is;
         memory->waited = 0;
-        sonde_rule_say(run, NULL,
-                       "It jumped from about %.4g to %.4g %zu observed steps ago and has "
-                       "not recovered (now %.4g)%s.",
-                       sorted[before / 2], later[patience / 2], patience - 1, now,
-                       severity == SONDE_SEVERITY_NOTE
-                           ? "; it is one of several, or its targets may have changed, "
-                             "since weights moved as before"
-                           : "");
     }
-}
-
-/* Adds the least change of a weight since the step before. */
-static void take_weight(sonde_rule_run *run, tensor_memory *memory, const sonde_vitals *v)
-{
-    spike *state = sonde_rule_state(run);
-    const sonde_vitals *before = &memory->before;
-    const double steps = (double)sonde__builtin_steps_since(run, &memory->last);
-    const double n = (double)sonde__builtin_finite(v);
-
-    if (steps > 0.0) {
-        const double by_norm = fabs(sqrt(v->sumsq) - sqrt(before->sumsq));
-        const double by_mean = fabs(v->mean - before->mean) * sqrt(n);
-
-        state->move += fmax(by_norm, by_mean) / steps;
-        state->moves = true;
-    }
-    memory->before = *v;
 }
 
 static void step(sonde_rule_run *run)
 {
-    spike *state = sonde_rule_state(run);
-    sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
+    const spike *state = sonde_rule_state(run);
+    const size_t room = BEFORE + (size_t)state->patience;
+    double move = 0.0; /* the least change of all weights since the step before */
+    bool moves = false;
 
-    state->move = 0.0;
-    state->moves = false;
-    SONDE__EACH (run, i) {
-        if (tensors[i].need == WEIGHTS && tensors[i].vitals != NULL) {
-            take_weight(run, tensors[i].memory, tensors[i].vitals);
+    SONDE__EACH_SEEN (run, t, WEIGHTS) {
+        tensor_memory *memory = t->memory;
+        const double steps = (double)sonde__builtin_steps_since(run, &memory->last);
+
+        if (steps > 0.0) {
+            move += sonde__builtin_least_change(t->vitals, &memory->before) / steps;
+            moves = true;
         }
+        memory->before = *t->vitals;
     }
-    SONDE__EACH (run, i) {
-        const sonde_vitals *v = tensors[i].need == LOSSES ? tensors[i].vitals : NULL;
-        tensor_memory *memory = tensors[i].memory;
+    SONDE__EACH_SEEN (run, t, LOSSES) {
+        tensor_memory *memory = t->memory;
 
-        if (v == NULL || sonde__builtin_finite(v) == 0) {
+        if (sonde__builtin_finite(t->vitals) == 0) {
             continue;
         }
-        take(memory, v->mean, state->moves ? state->move : (double)NAN,
-             BEFORE + (size_t)state->patience);
-        if (sonde__rule_suspects(run, i)) {
-            follow(run, i, memory);
+        take(memory, t->vitals->mean, moves ? move : (double)NAN, room);
+        if (sonde__rule_suspects(run, t)) {
+            follow(run, t);
         }
         if (memory->count >= (size_t)(state->least + state->patience)) {
-            judge(run, i, memory);
-            if (sonde__builtin_loss_kind(run, tensors[i].id) != SONDE__LOSS_PART &&
-                sonde__rule_loss_falls(run)) {
-                judge_lost(run, i, memory);
+            judge(run, t);
+            if (sonde__builtin_is_whole_loss(run, t->id) && sonde__rule_loss_falls(run)) {
+                judge_lost(run, t);
             }
         }
     }

@@ -44,71 +44,180 @@
  * Evidence: raw gradients of consecutive steps; vital signs of parameters; losses.
  */
 #include "rules/builtin/builtin.h"
-#include "rules/builtin/zero_grad.h"
 #include "rules/context.h"
-#include "rules/builtin/builtin_values.h"
-#include "rules/suspicion.h"
 
-#include "base/fail.h"
-#include "base/memory.h"
-
-#include <math.h>
-
-enum { SAMPLE = 512, SMALL = 4096, MOVING = 32 };
+enum { GRADIENTS, PARAMETERS, LARGE_PARAMETERS, LOSSES }; /* needs */
+enum { MOST_STEPS = 32, SAMPLE = 512, SMALL = 4096, MOVING = 32, GROWN = 5, FIRST = 3 };
 #define SHARE 75.0
 #define SINGLE 0.5
 #define EQUAL 1.6
 #define AGREES 0.3
 #define LARGER 3.0
-enum { GROWN = 5 };
-enum { FIRST = 3 };
 
-static const sonde__rule_terms adds_up = {SONDE__TERMS(NOTE, ERROR, ERROR, NOTE, ERROR)};
+/* Of one step, over all parameters. */
+typedef struct norms {
+    double fresh, now, before; /* |f|, |g|, |g'|; squares while they are summed */
+    double along;              /* f . f'; then their cosine */
+} norms;
 
-static const sonde_rule_param params[] = {
-    SONDE__COUNT(sonde__builtin_zero_grad, patience, "4", 2, SONDE__ZERO_GRAD_MOST_STEPS,
+typedef struct zero_grad {
+    int64_t patience, pairs;
+    int64_t streak; /* steps in a row that count; the last `patience` of them: */
+    norms last[MOST_STEPS];
+    norms at; /* this step */
+    double fresh_before;
+    double largest; /* |g| so far, without the last `patience` steps */
+    uint32_t held;  /* bit i: the condition held i steps ago */
+    double fresh;   /* the largest |f| / |g'| of the first pairs of the run */
+    double single;  /* |f| / |g'| of the first pair */
+    double first;   /* |g'| of it */
+    int64_t grown;  /* first pairs at which all is one gradient more */
+    bool from_start;
+    bool paired;
+} zero_grad;
+
+typedef struct tensor_memory {
+    size_t count;
+    int64_t step; /* of its mode */
+    bool has;
+    double cosine; /* of f and g' at this step; NAN: there is none */
+    double last[MOST_STEPS];
+    double l1, sum; /* of a parameter, before */
+    int moves;      /* comparisons until it no longer counts as one that changes */
+    float before[SAMPLE], fresh[SAMPLE]; /* g' and f' */
+} tensor_memory;
+
+SONDE__TERMS(adds_up, NOTE, ERROR, ERROR, NOTE, ERROR);
+
+static const sonde_rule_param zero_grad_params[] = {
+    SONDE__COUNT(zero_grad, patience, "4", 2, MOST_STEPS,
                  "steps that are judged together"),
 };
-static const sonde_rule_need needs[] = {
+static const sonde_rule_need zero_grad_needs[] = {
     {"gradients", SONDE_HOW_RAW, false, SONDE__GRADIENTS, SONDE__IN_ROWS},
     {"parameters", SONDE_HOW_VITALS, true, SONDE__PARAMETERS, SONDE__IN_ROWS},
     {"large parameters", SONDE_HOW_VITALS, true, SONDE__PARAMETERS, SONDE__CLOSELY},
     {"losses", SONDE_HOW_VITALS, true, SONDE__LOSSES, SONDE__EACH_STEP}};
 
+/* --- whether the gradients of the last steps look like sums of fresh ones ---------- */
+
+enum { OFTEN = 8, WINDOW = 16, EARLY = 12 };
+#define NOISE 0.02
+#define OPPOSED (-0.25)
+#define SMOOTH 0.95
+#define LIKE 0.7
+#define MORE_LIKE 0.85
+#define LESS_LIKE 0.45
+#define NEARLY_ALL 95.0
+#define ABOVE 1.5
+#define FRESH 0.3
+
+/* The percentage of gradients, among those with values at all of these steps, whose new
+ * part does not oppose the sum. */
+static double percent_summed(sonde_rule_run *run, const zero_grad *state)
+{
+    size_t judged = 0, summed = 0;
+
+    SONDE__EACH_OF (run, t, GRADIENTS) {
+        const tensor_memory *memory = t->memory;
+        double sum = 0.0;
+
+        for (int64_t k = 0; k < state->patience; k++) {
+            sum += memory->last[k];
+        }
+        if (isfinite(sum)) {
+            judged++;
+            summed += sum > -NOISE * (double)state->patience;
+        }
+    }
+    return judged > 0 ? 100.0 * (double)summed / (double)judged : 0.0;
+}
+
+/* Whether the norms and directions of all together are those of sums of fresh gradients.
+ * */
+static bool are_sums(const zero_grad *state)
+{
+    const int64_t n = state->patience;
+    const norms *first = &state->last[state->streak % n];
+    const norms *last = &state->last[(state->streak - 1) % n];
+    double along = 0.0, least = 1.0, mean = 0.0, slope = 0.0, weights = 0.0;
+
+    for (int64_t k = 0; k < n; k++) {
+        const norms *at = &state->last[(state->streak + k) % n];
+        const double place = (double)k - 0.5 * (double)(n - 1);
+
+        mean += log(at->fresh) / (double)n;
+        slope += place * log(at->fresh);
+        weights += place * place;
+        if (k > 0) { /* the first one uses an f from before the streak */
+            along += at->along;
+            least = fmin(least, at->along);
+        }
+    }
+    return along > 0.0 && least > OPPOSED && least < SMOOTH &&
+           mean < log(4.0 / 3.0 * first->before) &&
+           slope / weights < 0.5 * log(last->now / first->before) / (double)n;
+}
+
+/* Whether the sums have left the range of gradients. */
+static bool is_clear(const zero_grad *state, double percent)
+{
+    const int64_t n = state->patience;
+    const norms *first = &state->last[state->streak % n];
+    const norms *last = &state->last[(state->streak - 1) % n];
+    const double like = percent > NEARLY_ALL     ? LESS_LIKE
+                        : state->streak <= EARLY ? LIKE
+                                                 : MORE_LIKE;
+    double fresh = 0.0;
+
+    for (int64_t k = 0; k < n; k++) {
+        fresh += state->last[k].fresh / (double)n;
+    }
+    return fresh > like * first->before &&
+           last->now > ABOVE * fmax(state->largest, first->before);
+}
+
+/* Adds a step to the streak. */
+static void take_step(sonde_rule_run *run, zero_grad *state)
+{
+    const int64_t place = state->streak++ % state->patience;
+    norms *at = &state->last[place];
+
+    at->fresh = sqrt(state->at.fresh);
+    at->now = sqrt(state->at.now);
+    at->before = sqrt(state->at.before);
+    at->along = state->at.along / (at->fresh * state->fresh_before);
+    SONDE__EACH_OF (run, t, GRADIENTS) {
+        tensor_memory *memory = t->memory;
+
+        memory->last[place] = memory->cosine;
+        memory->cosine = (double)NAN;
+    }
+}
+
+/* --- the rule ---------------------------------------------------------------------- */
+
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
     const int need = sonde__builtin_wants_role(run, info, id);
 
-    return need == SONDE__ZERO_GRAD_PARAMETERS && !sonde__builtin_is_small(info, SMALL)
-               ? SONDE__ZERO_GRAD_LARGE_PARAMETERS
-               : need;
-}
-
-static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
-{
-    sonde__builtin_zero_grad_memory *memory = sonde__builtin_tensors(run)[i].memory;
-
-    if (sonde__builtin_tensors(run)[i].need != SONDE__ZERO_GRAD_GRADIENTS) {
-        return SONDE_OK;
-    }
-    memory->before = sonde__calloc(2 * (size_t)SAMPLE, sizeof *memory->before);
-    memory->fresh = memory->before != NULL ? memory->before + SAMPLE : NULL;
-    return memory->before != NULL ? SONDE_OK : sonde__fail_nomem(diag, "MissingZeroGrad");
+    return need == PARAMETERS && !sonde__builtin_is_small(info, SMALL) ? LARGE_PARAMETERS
+                                                                       : need;
 }
 
 static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
                     const sonde_observation *seen)
 {
-    sonde__builtin_zero_grad *state = sonde_rule_state(run);
-    sonde__builtin_zero_grad_memory *memory = tensor->memory;
+    zero_grad *state = sonde_rule_state(run);
+    tensor_memory *memory = tensor->memory;
     const bool paired = memory->has && seen->at.mode_step == memory->step + 1;
     double values[SAMPLE], dot = 0.0;
-    sonde__builtin_zero_grad_norms at = {0};
+    norms at = {0};
 
-    if (seen->view == NULL || seen->at.micro_batch != 0 || seen->at.replica != 0) {
+    const size_t count = sonde__builtin_sample_first(seen, SAMPLE, values);
+    if (count == 0) {
         return;
     }
-    size_t count = sonde__builtin_sample(seen->view, SAMPLE, values);
     for (size_t i = 0; i < count; i++) {
         const double before = (double)memory->before[i], fresh = values[i] - before;
 
@@ -142,13 +251,11 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
 static bool updated(sonde_rule_run *run)
 {
     size_t seen = 0, changed = 0, moving = 0, hidden = 0;
-    sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
 
-    SONDE__EACH (run, i) {
-        const bool parameter = tensors[i].need == SONDE__ZERO_GRAD_PARAMETERS ||
-                               tensors[i].need == SONDE__ZERO_GRAD_LARGE_PARAMETERS;
-        const sonde_vitals *v = parameter ? tensors[i].vitals : NULL;
-        sonde__builtin_zero_grad_memory *memory = tensors[i].memory;
+    SONDE__EACH (run, t) {
+        const bool parameter = t->need == PARAMETERS || t->need == LARGE_PARAMETERS;
+        const sonde_vitals *v = parameter ? t->vitals : NULL;
+        tensor_memory *memory = t->memory;
 
         if (v != NULL) {
             const bool other = v->l1 != memory->l1 || v->sum != memory->sum;
@@ -173,40 +280,35 @@ static void report(sonde_rule_run *run, double percent)
     /* gradients that no longer change look like sums of themselves */
     static const char *const others[] = {"WeightUpdateRatio", "VanishingGradient",
                                          "DuplicateBatch", "NonFinite", NULL};
-    const sonde__builtin_zero_grad *state = sonde_rule_state(run);
+    const zero_grad *state = sonde_rule_state(run);
     const sonde_finding *cause = sonde__rules_cause(run, others);
 
-    if (cause != NULL ? sonde_rule_found(run, SONDE_RULE_WHOLE_RUN, SONDE_SEVERITY_NOTE,
-                                         "percent_summed", percent, SHARE)
-                      : sonde__rule_suspect(run, SONDE_RULE_WHOLE_RUN, &adds_up,
-                                            "percent_summed", percent, SHARE)) {
-        sonde__rules_follows(run, cause);
-        sonde_rule_say(run, cause != NULL ? "Fix the earlier findings first." : NULL,
-                       "Each gradient is that of the previous step plus a new one: "
-                       "gradients add up (the norm is now %.3g, the new part %.3g).",
-                       sqrt(state->at.now), sqrt(state->at.fresh));
+    if (sonde__rule_report(run, NULL, cause != NULL ? SONDE__SURE(NOTE) : &adds_up,
+                           "percent_summed", percent, SHARE, sonde__rules_advice(cause),
+                           "Each gradient is that of the previous step plus a new one: "
+                           "gradients add up (the norm is now %.3g, the new part %.3g).",
+                           sqrt(state->at.now), sqrt(state->at.fresh))) {
+        sonde__rules_follows(run, NULL, cause);
     }
 }
 
 /* Judges the last `patience` steps. */
-static void judge(sonde_rule_run *run, const sonde_rule_tensor *tensors, size_t count)
+static void judge(sonde_rule_run *run)
 {
-    sonde__builtin_zero_grad *state = sonde_rule_state(run);
+    zero_grad *state = sonde_rule_state(run);
     const bool doubled = !state->from_start || state->single > SINGLE;
 
     state->held <<= 1;
     if (state->streak < state->patience) {
         return;
     }
-    const double percent =
-        sonde__builtin_zero_grad_are_sums(state)
-            ? sonde__builtin_zero_grad_percent_summed(state, tensors, count)
-            : 0.0;
+    const double percent = are_sums(state) ? percent_summed(run, state) : 0.0;
     state->held |= percent >= SHARE;
+    const int often = __builtin_popcount(state->held & ((1U << WINDOW) - 1));
+    /* the first gradients of the run hardly differed from each other */
+    const bool smooth = state->from_start && state->fresh < FRESH;
     if (percent >= SHARE &&
-        ((sonde__builtin_zero_grad_is_clear(state, percent) && doubled) ||
-         (sonde__builtin_zero_grad_holds_often(state->held) &&
-          !sonde__builtin_zero_grad_is_smooth(state)))) {
+        ((is_clear(state, percent) && doubled) || (often >= OFTEN && !smooth))) {
         report(run, percent);
     }
     state->largest =
@@ -216,7 +318,7 @@ static void judge(sonde_rule_run *run, const sonde_rule_tensor *tensors, size_t 
 /* Judges the first pairs of a run: whether each gradient has one more in it. */
 static void judge_first(sonde_rule_run *run)
 {
-    sonde__builtin_zero_grad *state = sonde_rule_state(run);
+    zero_grad *state = sonde_rule_state(run);
     const double pair = (double)state->pairs; /* from 1 */
     const double by = sqrt(state->at.fresh / state->at.before) * pair;
     const bool agrees =
@@ -234,15 +336,13 @@ static void judge_first(sonde_rule_run *run)
 
 static void step(sonde_rule_run *run)
 {
-    sonde__builtin_zero_grad *state = sonde_rule_state(run);
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    zero_grad *state = sonde_rule_state(run);
     const bool changed = updated(run);
 
     if (!state->paired || !changed) {
         state->streak = 0;
     } else {
-        sonde__builtin_zero_grad_take_step(state, tensors, count);
+        take_step(run, state);
     }
     state->from_start =
         state->pairs == 0 ? sonde_rule_at(run)->mode_step <= 1 : state->from_start;
@@ -257,28 +357,23 @@ static void step(sonde_rule_run *run)
     if (state->paired && changed) {
         judge_first(run);
     }
-    judge(run, tensors, count);
+    judge(run);
     state->fresh_before = sqrt(state->at.fresh);
-    state->at = (sonde__builtin_zero_grad_norms){0};
+    state->at = (norms){0};
     state->paired = false;
 }
 
 static void finish(sonde_rule_run *run)
 {
-    const sonde__builtin_zero_grad *state = sonde_rule_state(run);
+    const zero_grad *state = sonde_rule_state(run);
 
     if (state->pairs == 0) {
         sonde_rule_lacked(run, "no raw gradients of two consecutive steps were recorded");
     }
 }
 
-static void destroy(sonde_rule_run *run)
-{
-    sonde__builtin_free_each(run, offsetof(sonde__builtin_zero_grad_memory, before));
-}
-
 const sonde_rule sonde__builtin_missing_zero_grad = {
-    SONDE__RULE("MissingZeroGrad", sonde__builtin_zero_grad),
+    SONDE__RULE("MissingZeroGrad", zero_grad),
     .summary = "gradients are not cleared between steps",
     .condition =
         "Over `patience` steps, three quarters of all gradients equal the previous "
@@ -288,11 +383,9 @@ const sonde_rule sonde__builtin_missing_zero_grad = {
         "note where training goes well.",
     .advice = "Clear the gradients after each update (zero_grad).",
     .modes = SONDE__TRAIN,
-    .tensor_size = sizeof(sonde__builtin_zero_grad_memory),
+    .tensor_size = sizeof(tensor_memory),
     .wants = wants,
-    .bind = bind,
     .observe = observe,
     .step = step,
     .finish = finish,
-    .destroy = destroy,
 };

@@ -1,4 +1,235 @@
 /*
+ * rule_non_finite.c - rules about NaN and infinities.
+ */
+#include "rules/builtin/builtin.h"
+#include "rules/context.h"
+
+#include "base/macros.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* --- what both rules do --------------------------------------------------------------- */
+
+typedef struct tensor_memory {
+    bool masks;        /* it held -Inf at a step without bad values that are sure */
+    bool bad;          /* at this step, and not by construction */
+    uint64_t infinite; /* a buffer: infinities of the first step on; 0: it has changed */
+} tensor_memory;
+
+/* Marks the tensors that are bad at this step. A buffer that is infinite by construction,
+ * such as the bound of a constraint, is not: it holds infinities, and no NaN, from the first
+ * step on, and always as many. started: an earlier step was judged. */
+static void mark_bad(sonde_rule_run *run, bool started)
+{
+    SONDE__EACH (run, t) {
+        tensor_memory *memory = t->memory;
+        const sonde_vitals *v = t->vitals;
+
+        memory->bad = v != NULL && sonde__builtin_bad(v) > 0;
+        if (memory->bad) {
+            const uint64_t now = v->pos_inf + v->neg_inf;
+
+            if (!started && sonde_rule_info(run, t->id)->role == SONDE_ROLE_BUFFER) {
+                memory->infinite = now;
+            }
+            if (v->nan > 0 || now != memory->infinite) {
+                memory->infinite = 0; /* for good */
+            }
+            memory->bad = memory->infinite == 0;
+        }
+    }
+}
+
+/* Whether a tensor may hold -Inf on purpose (a mask of attention, scores that are masked, a
+ * logarithm of 0) and has no other bad value. */
+static bool only_minus_infinite(const sonde_tensor_info *info, const sonde_vitals *v)
+{
+    enum { MASKED = SONDE__ACTIVATIONS | SONDE__BUFFERS | 1U << SONDE_ROLE_OTHER };
+
+    return v->nan == 0 && v->pos_inf == 0 && (MASKED >> info->role & 1U) != 0;
+}
+
+/* Whether gradients of this step are not finite, and everything else is, parameters
+ * included: the update was skipped, as a scaler of mixed precision does on purpose. MAYBE:
+ * no parameter is seen at this step. */
+typedef enum skip { SKIP_NO, SKIP_MAYBE, SKIP_YES } skip;
+
+static skip was_skipped(sonde_rule_run *run)
+{
+    bool gradients = false, parameters = false;
+
+    SONDE__EACH (run, t) {
+        const sonde_role role = sonde_rule_info(run, t->id)->role;
+        const sonde_vitals *v = t->vitals;
+
+        if (v == NULL || (role == SONDE_ROLE_BUFFER && v->nan == 0)) {
+            continue;
+        }
+        if (role == SONDE_ROLE_GRADIENT || role == SONDE_ROLE_ACTIVATION_GRADIENT) {
+            gradients = gradients || sonde__builtin_bad(v) > 0;
+        } else if (sonde__builtin_bad(v) > 0 &&
+                   !only_minus_infinite(sonde_rule_info(run, t->id), v)) {
+            return SKIP_NO;
+        } else {
+            parameters = parameters || (SONDE__PARAMETERS >> role & 1U) != 0;
+        }
+    }
+    return !gradients ? SKIP_NO : parameters ? SKIP_YES : SKIP_MAYBE;
+}
+
+/* An update with such gradients spoils the parameters, and the next loss. */
+SONDE__TERMS(perhaps, NOTE, ERROR, ERROR, ERROR, ERROR, .event = true);
+static const sonde__rule_terms *const bad_terms[] = {[SKIP_NO] = SONDE__SURE(ERROR),
+                                                     [SKIP_MAYBE] = &perhaps,
+                                                     [SKIP_YES] = SONDE__SURE(NOTE)};
+
+enum { BAD_TEXT = 128 };
+
+/* "1 of 8 values is NaN", "3 of 8 values are NaN, 1 is +Inf". Returns text. */
+static const char *bad_text(const sonde_vitals *v, char text[BAD_TEXT])
+{
+    const struct {
+        uint64_t count;
+        const char *name;
+    } kinds[] = {{v->nan, "NaN"}, {v->pos_inf, "+Inf"}, {v->neg_inf, "-Inf"}};
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (size_t i = 0; i < SONDE_COUNT_OF(kinds); i++) {
+        const char *verb = kinds[i].count == 1 ? "is" : "are";
+
+        if (kinds[i].count == 0) {
+            continue;
+        }
+        if (used == 0) {
+            (void)snprintf(text, BAD_TEXT, "%llu of %llu values %s %s",
+                           (unsigned long long)kinds[i].count,
+                           (unsigned long long)v->count, verb, kinds[i].name);
+        } else {
+            (void)snprintf(text + used, BAD_TEXT - used, ", %llu %s %s",
+                           (unsigned long long)kinds[i].count, verb, kinds[i].name);
+        }
+        used = strlen(text);
+    }
+    return text;
+}
+
+/* --- ExplodingTensor --------------------------------------------------------------- */
+
+/*
+ * ExplodingTensor - a tensor contains a NaN or, unless only_nan is set, an infinity.
+ *
+ * Judges all tensors, or those that collection_names and tensor_regex select, with one
+ * finding for each. NonFinite names the first one. Infinities may be intended: an
+ * activation, an input or a buffer that holds no other bad value than -Inf is accepted
+ * while no tensor is bad otherwise, and later if it held -Inf at such a step (a mask of
+ * attention and the scores that it masks). Gradients that are not finite at a step whose
+ * other tensors are, the parameters after the update included, are a note: the update was
+ * skipped, and the scale of the loss is too high. Tensors that the user selects are all
+ * judged. So are buffers, but for those that are infinite from their first look on and
+ * never change: they are so by construction.
+ * Evidence: vital signs.
+ */
+
+typedef struct exploding {
+    const char *collection_names, *tensor_regex;
+    bool only_nan;
+    bool started; /* a step was judged */
+} exploding;
+
+static const sonde_rule_param exploding_params[] = {
+    SONDE__CHOSEN(exploding),
+    SONDE__FLAG(exploding, only_nan, "false", "accept infinities"),
+};
+static const sonde_rule_need exploding_needs[] = {
+    {"tensors", SONDE_HOW_NORMS, false, SONDE__NOT_BACKWARD, SONDE__SELDOM},
+    {"gradients of activations", SONDE_HOW_NORMS, true, SONDE__BACKWARD, SONDE__RARELY}};
+
+static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
+{
+    const int need = sonde__builtin_wants_any(run, info, id);
+
+    return need == 0 && info->role == SONDE_ROLE_ACTIVATION_GRADIENT ? 1 : need;
+}
+
+/* Whether a tensor holds -Inf and no other bad value, and may do so. */
+static bool is_masked(sonde_rule_run *run, const sonde_rule_tensor *t)
+{
+    return t->vitals->neg_inf > 0 &&
+           only_minus_infinite(sonde_rule_info(run, t->id), t->vitals);
+}
+
+/* Whether a tensor of the step is bad in a way that is never intended. */
+static bool any_sure(sonde_rule_run *run)
+{
+    mark_bad(run, ((const exploding *)sonde_rule_state(run))->started);
+    SONDE__EACH (run, t) {
+        if (((const tensor_memory *)t->memory)->bad && !is_masked(run, t)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void judge(sonde_rule_run *run, const sonde_rule_tensor *t, skip skipped)
+{
+    const exploding *state = sonde_rule_state(run);
+    sonde_vitals counted = *t->vitals;
+    char text[BAD_TEXT];
+
+    if (state->only_nan) {
+        counted.pos_inf = counted.neg_inf = 0;
+    }
+    const uint64_t bad = sonde__builtin_bad(&counted);
+    if (bad > 0) {
+        sonde__rule_report(run, t, bad_terms[skipped], "nonfinite", (double)bad, 0.0,
+                           NULL, "%s.", bad_text(&counted, text));
+    }
+}
+
+static void exploding_step(sonde_rule_run *run)
+{
+    exploding *state = sonde_rule_state(run);
+    const bool chosen = state->collection_names != NULL || state->tensor_regex != NULL;
+
+    if (sonde_rule_any_bad(run)) {
+        const bool sure = any_sure(run);
+        const skip skipped = chosen ? SKIP_NO : was_skipped(run);
+
+        SONDE__EACH (run, t) {
+            tensor_memory *memory = t->memory;
+
+            if (t->vitals == NULL || (!chosen && !memory->bad)) {
+                continue;
+            }
+            if (!chosen && is_masked(run, t)) {
+                memory->masks = memory->masks || !sure;
+                if (memory->masks) {
+                    continue;
+                }
+            }
+            judge(run, t, skipped);
+        }
+    }
+    state->started = true;
+}
+
+const sonde_rule sonde__builtin_exploding_tensor = {
+    SONDE__RULE("ExplodingTensor", exploding),
+    .summary = "a tensor holds NaN or infinite values",
+    .condition =
+        "A tensor contains a NaN or, unless `only_nan` is set, an infinity. -Inf in activations, inputs and buffers (masks of attention) is accepted while no tensor is bad otherwise. So are buffers that hold as many infinities from the first step on. A note for gradients of an update that was skipped: parameters stay finite or, where none is seen at that step, the next losses do.",
+    .advice = "Lower the learning rate or clip gradients. NonFinite names the first "
+              "tensor that became NaN or infinite.",
+    .tensor_size = sizeof(tensor_memory),
+    .wants = wants,
+    .step = exploding_step,
+};
+
+/* --- NonFinite --------------------------------------------------------------------- */
+
+/*
  * NonFinite - names the first tensor, in execution order, that became NaN or infinite.
  *
  * The order within a step is: inputs, forward pass, loss, backward pass, update, and
@@ -17,35 +248,21 @@
  * construction. It is a note if only gradients are bad and the parameters are not, after the update: a
  * scaler of mixed precision skips such updates on purpose. Evidence: vital signs.
  */
-#include "rules/builtin/builtin.h"
-#include "rules/builtin/builtin_vitals.h"
-#include "base/macros.h"
-#include "rules/context.h"
-
-#include <string.h>
 
 typedef struct non_finite {
-    int64_t open; /* index of the tensor whose bad steps continue; -1: none */
+    size_t open;  /* index of the tensor whose bad steps continue; SIZE_MAX: none */
     bool started; /* a step was judged */
     bool skipped; /* at these steps only gradients were bad, as far as is seen */
 } non_finite;
 
-typedef struct tensor_memory {
-    bool masks;     /* it had -Inf at a good step */
-    uint64_t given; /* see sonde__builtin_is_given */
-    bool bad;       /* at this step, and not by construction */
-} tensor_memory;
-
-static const sonde_rule_need needs[] = {
+static const sonde_rule_need non_finite_needs[] = {
     {"tensors", SONDE_HOW_NORMS, false, SONDE__NOT_BACKWARD, SONDE__SELDOM},
     {"gradients of activations", SONDE_HOW_NORMS, true, SONDE__BACKWARD, SONDE__RARELY}};
 
 static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
 {
-    non_finite *state = sonde_rule_state(run);
-
     (void)diag;
-    state->open = -1;
+    ((non_finite *)sonde_rule_state(run))->open = SIZE_MAX;
     return SONDE_OK;
 }
 
@@ -91,29 +308,21 @@ static int rank_of(const sonde_tensor_info *info)
     return 5;
 }
 
-static bool only_minus_infinite(const sonde_tensor_info *info, const sonde_vitals *v)
-{
-    return v->nan == 0 && v->pos_inf == 0 && sonde__builtin_may_be_masked(info);
-}
-
 /* True if a bad value is certainly a fault. Sets *masked if an input has -Inf. */
 static bool is_sure(sonde_rule_run *run, bool *masked)
 {
-    const sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
     bool sure = false;
 
-    *masked = false;
-    SONDE__EACH (run, i) {
-        const sonde_vitals *v = tensors[i].vitals;
-        const tensor_memory *memory = tensors[i].memory;
+    SONDE__EACH (run, t) {
+        const sonde_tensor_info *info = sonde_rule_info(run, t->id);
 
-        if (v != NULL && memory->bad) {
-            const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
-
-            sure = sure || !only_minus_infinite(info, v);
-            *masked =
-                *masked || (only_minus_infinite(info, v) &&
-                            (rank_of(info) == 0 || info->role == SONDE_ROLE_BUFFER));
+        if (!((const tensor_memory *)t->memory)->bad) {
+            continue;
+        }
+        if (!only_minus_infinite(info, t->vitals)) {
+            sure = true;
+        } else if (rank_of(info) == 0 || info->role == SONDE_ROLE_BUFFER) {
+            *masked = true;
         }
     }
     return sure;
@@ -127,111 +336,82 @@ static bool is_listed(const sonde_tensor_info *info)
            strncmp(info->name, "gradient/", strlen("gradient/")) == 0;
 }
 
-/* Where the forward pass has the outputs of a module; -1: they are not seen. */
-static int64_t place_of(sonde_rule_run *run, const char *module)
+/* Where the forward pass has the outputs of a gradient's module; -1: they are not seen. */
+static int64_t place_of(sonde_rule_run *run, const sonde_rule_tensor *gradient)
 {
-    const sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
+    const char *module = sonde_rule_info(run, gradient->id)->module;
     int64_t place = -1;
 
-    SONDE__EACH (run, i) {
-        const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
+    SONDE__EACH (run, t) {
+        const sonde_tensor_info *info = sonde_rule_info(run, t->id);
 
         if (info->pass == SONDE_PASS_FORWARD && info->role != SONDE_ROLE_LOSS &&
-            info->module != NULL && strcmp(info->module, module) == 0) {
-            place = SONDE_MAX(place, (int64_t)tensors[i].id);
+            strcmp(info->module, module) == 0) {
+            place = SONDE_MAX(place, (int64_t)t->id);
         }
     }
     return place;
 }
 
-/* The earlier one in the backward pass of another gradient and a listed one. */
-static int64_t earlier_gradient(sonde_rule_run *run, int64_t other, int64_t listed)
-{
-    const sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
-    const sonde_tensor_info *a = sonde_rule_info(run, tensors[other].id);
-    const sonde_tensor_info *b = sonde_rule_info(run, tensors[listed].id);
-    int64_t first = -1, second = -1;
-
-    if (a->module != NULL && b->module != NULL) {
-        first = place_of(run, a->module);
-        second = place_of(run, b->module);
-    }
-    return first >= 0 && second > first ? listed : other;
-}
-
-/* The first bad tensor of the step, else -1. Sets *others to the number of other bad
+/* The first bad tensor of the step, else NULL. Sets *others to the number of other bad
  * tensors. */
-static int64_t first_bad(sonde_rule_run *run, size_t *others)
+static const sonde_rule_tensor *first_bad(sonde_rule_run *run, size_t *others)
 {
-    size_t bad = 0;
-    const sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
-    int64_t first = -1, listed = -1;
+    const sonde_rule_tensor *first = NULL, *listed = NULL;
     int first_rank = 0;
     bool masked = false;
-    const bool started = ((const non_finite *)sonde_rule_state(run))->started;
+    size_t bad = 0;
 
-    SONDE__EACH (run, i) {
-        const sonde_vitals *v = tensors[i].vitals;
-        tensor_memory *memory = tensors[i].memory;
-
-        memory->bad = v != NULL && sonde__builtin_bad(v) > 0 &&
-                      !sonde__builtin_is_given(sonde_rule_info(run, tensors[i].id), v,
-                                               started, &memory->given);
-    }
+    mark_bad(run, ((const non_finite *)sonde_rule_state(run))->started);
     const bool sure = is_sure(run, &masked);
-    SONDE__EACH (run, i) {
-        const sonde_vitals *v = tensors[i].vitals;
-        tensor_memory *memory = tensors[i].memory;
+    SONDE__EACH (run, t) {
+        tensor_memory *memory = t->memory;
+        const sonde_tensor_info *info = sonde_rule_info(run, t->id);
+        const int rank = rank_of(info);
 
-        if (v != NULL && memory->bad) {
-            const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
-            const int rank = rank_of(info);
-
-            memory->masks = memory->masks || !sure;
-            bad++;
-            if (only_minus_infinite(info, v) && (memory->masks || masked)) {
-                continue;
-            }
-            if (is_listed(info)) {
-                listed = listed < 0 || tensors[i].id > tensors[listed].id ? (int64_t)i
-                                                                          : listed;
-                continue;
-            }
-            if (first < 0 || rank < first_rank ||
-                (rank == first_rank &&
-                 sonde__rule_is_earlier(run, tensors[i].id, tensors[first].id))) {
-                first = (int64_t)i;
-                first_rank = rank;
-            }
+        if (!memory->bad) {
+            continue;
+        }
+        memory->masks = memory->masks || !sure;
+        bad++;
+        if (only_minus_infinite(info, t->vitals) && (memory->masks || masked)) {
+            continue;
+        }
+        if (is_listed(info)) {
+            listed = listed == NULL || t->id > listed->id ? t : listed;
+        } else if (first == NULL || rank < first_rank ||
+                   (rank == first_rank &&
+                    sonde__rule_is_earlier(run, t->id, first->id))) {
+            first = t;
+            first_rank = rank;
         }
     }
     *others = bad > 0 ? bad - 1 : 0;
-    if (listed >= 0 && (first < 0 || first_rank > BACKWARD)) {
+    if (listed != NULL && (first == NULL || first_rank > BACKWARD)) {
         first = listed;
-    } else if (listed >= 0 && first_rank == BACKWARD) {
-        first = earlier_gradient(run, first, listed);
+    } else if (listed != NULL && first_rank == BACKWARD) {
+        const int64_t place = place_of(run, first);
+
+        first = place >= 0 && place_of(run, listed) > place ? listed : first;
     }
-    return sure ? first : -1;
+    return sure ? first : NULL;
 }
 
 /* Whether the first bad tensor is the gradient of a parameter and all others of the step
  * are bad, too: clipping by their norm multiplies all by one number. */
-static bool may_be_spread(sonde_rule_run *run, size_t first)
+static bool may_be_spread(sonde_rule_run *run, const sonde_rule_tensor *first)
 {
     size_t gradients = 0;
-    const sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
 
-    if (sonde_rule_info(run, tensors[first].id)->role != SONDE_ROLE_GRADIENT) {
+    if (sonde_rule_info(run, first->id)->role != SONDE_ROLE_GRADIENT) {
         return false;
     }
-    SONDE__EACH (run, i) {
-        const tensor_memory *memory = tensors[i].memory;
-        const sonde_role role = sonde_rule_info(run, tensors[i].id)->role;
-
-        if (tensors[i].vitals == NULL || role != SONDE_ROLE_GRADIENT) {
+    SONDE__EACH (run, t) {
+        if (t->vitals == NULL ||
+            sonde_rule_info(run, t->id)->role != SONDE_ROLE_GRADIENT) {
             continue;
         }
-        if (!memory->bad) {
+        if (!((const tensor_memory *)t->memory)->bad) {
             return false;
         }
         gradients++;
@@ -239,35 +419,35 @@ static bool may_be_spread(sonde_rule_run *run, size_t first)
     return gradients > 1;
 }
 
-static void step(sonde_rule_run *run)
+static void non_finite_step(sonde_rule_run *run)
 {
     non_finite *state = sonde_rule_state(run);
-    size_t others = 0, count = 0;
-    const int64_t first = sonde_rule_any_bad(run) ? first_bad(run, &others) : -1;
-    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
-    sonde__builtin_skip skip = SONDE__SKIP_NO;
+    size_t others = 0;
+    const sonde_rule_tensor *first =
+        sonde_rule_any_bad(run) ? first_bad(run, &others) : NULL;
 
     state->started = true;
-    if (first < 0) {
-        state->open = -1;
+    if (first == NULL) {
+        state->open = SIZE_MAX;
         return;
     }
-    skip = sonde__builtin_was_skipped(run);
-    if (state->open < 0 || (state->skipped && skip == SONDE__SKIP_NO)) {
-        state->open = first;
-        state->skipped = skip == SONDE__SKIP_YES;
+    const skip skipped = was_skipped(run);
+    if (state->open == SIZE_MAX || (state->skipped && skipped == SKIP_NO)) {
+        state->open = sonde__builtin_index(run, first);
+        state->skipped = skipped == SKIP_YES;
     }
-    const sonde_vitals *v = tensors[state->open].vitals;
-    if (sonde__builtin_found_bad(run, (size_t)state->open, skip,
-                                 v != NULL ? (double)sonde__builtin_bad(v) : 0.0) &&
+    const sonde_rule_tensor *t = sonde__builtin_at(run, state->open);
+    const sonde_vitals *v = t->vitals;
+    if (sonde__rule_holds(run, t, bad_terms[skipped], "nonfinite",
+                          v != NULL ? (double)sonde__builtin_bad(v) : 0.0, 0.0) &&
         v != NULL) {
-        char bad[SONDE__BAD_TEXT];
+        char bad[BAD_TEXT];
 
         sonde_rule_say(run, NULL,
                        "It is the first tensor of the step that is not finite: %s%s.",
-                       sonde__builtin_bad_text(v, bad),
+                       bad_text(v, bad),
                        others == 0 ? ""
-                       : may_be_spread(run, (size_t)state->open)
+                       : may_be_spread(run, t)
                            ? "; all gradients of the step are bad: if they are clipped "
                              "by their norm, it may have begun in another one"
                            : "; other tensors follow");
@@ -283,10 +463,10 @@ const sonde_rule sonde__builtin_non_finite = {
     .advice = "Check the operation that computes it: a log or square root of a value "
               "that is not positive, a division by zero, an exp that overflows, or a "
               "learning rate that is too high.",
-    SONDE_RULE_NEEDS(needs),
+    SONDE_RULE_NEEDS(non_finite_needs),
     .state_size = sizeof(non_finite),
     .tensor_size = sizeof(tensor_memory),
     .init = init,
     .wants = sonde__builtin_wants_role,
-    .step = step,
+    .step = non_finite_step,
 };

@@ -36,30 +36,207 @@
  * w.exp_avg, w.exp_avg_sq, w.step, w.grad. Evidence: vital signs; raw values of small parameters.
  */
 #include "rules/builtin/builtin.h"
-#include "rules/builtin/optimizer.h"
-#include "rules/builtin/builtin_values.h"
-#include "rules/builtin/builtin_vitals.h"
-#include "rules/suspicion.h"
 
-#include "base/fail.h"
-#include "base/memory.h"
+#include "base/macros.h"
 
-#include <math.h>
+#include <sonde/rule.h>
+
 #include <string.h>
 
-static const sonde__rule_terms all_exceed = {
-    SONDE__TERMS(NOTE, ERROR, WARNING, NOTE, NOTE)};
+enum { PARAMETERS, GRADIENTS, STATE, SMALL_PARAMETERS, LOSSES }; /* needs */
+enum { SMALL = 512, FEW = 4, AFTER = 10 };
+#define LARGEST 1e4
+#define ALIKE 0.15
+#define APART 2.0
+#define SLIGHT 3e-4
+#define LEAST_RMS 1e-2 /* a parameter may begin at 0 */
 
-static const sonde_rule_param params[] = {
-    SONDE__COUNT(sonde__builtin_optimizer, patience, "3", 1, 1e9, "steps in a row"),
+typedef struct optimizer {
+    int64_t patience;
+    size_t linked;
+    int64_t drowned; /* looks in a row at which epsilon is above all gradients */
+    size_t beyond;   /* parameters beyond the bound at this step */
+    bool other;      /* most of them have been */
+} optimizer;
+
+typedef struct tensor_memory {
+    size_t g, m, v, t; /* of a parameter: indices */
+    double sum_m, sum_v, step;
+    int64_t last;
+    bool has_before;
+    int64_t stuck, swapped, beyond; /* steps in a row */
+    double beta1, beta2;            /* as solved at the last of these */
+    int64_t before_step;            /* mode_step + 1 of these; 0: none */
+    double change;                  /* rms(w - w') of this step; 0: not known */
+    float before[SMALL];            /* elements of a small parameter */
+} tensor_memory;
+
+/* What the small parameters of a step have in common. */
+typedef struct scale {
+    size_t count, largest;        /* of them; the one with the largest gradient */
+    double least_by, most_by;     /* rms(w - w') / rms(m) */
+    double least_root, most_root; /* sqrt(mean v) */
+    double most_change;           /* rms(w - w') / rms(w) */
+} scale;
+
+SONDE__TERMS(all_exceed, NOTE, ERROR, WARNING, NOTE, NOTE);
+
+static const sonde_rule_param optimizer_params[] = {
+    SONDE__COUNT(optimizer, patience, "3", 1, 1e9, "steps in a row"),
 };
-static const sonde_rule_need needs[] = {
+static const sonde_rule_need optimizer_needs[] = {
     {"parameters", SONDE_HOW_VITALS, true, SONDE__PARAMETERS, SONDE__IN_PAIRS},
     {"gradients", SONDE_HOW_VITALS, true, SONDE__GRADIENTS, SONDE__IN_PAIRS},
     {"optimiser values", SONDE_HOW_VITALS, false, SONDE__STATE, SONDE__IN_PAIRS},
     {"small parameters", SONDE_HOW_VITALS | SONDE_HOW_RAW, true, SONDE__PARAMETERS,
      SONDE__IN_PAIRS},
     {"losses", SONDE_HOW_VITALS, true, SONDE__LOSSES, SONDE__EACH_STEP}};
+
+/* --- the moments and the step counter of one parameter ----------------------------- */
+
+/* Whether m is beyond the bound of the file header. */
+static bool exceeds(const sonde_vitals *m, const sonde_vitals *v)
+{
+    return v->min >= 0.0 && m->sumsq > 1e-30 * (double)m->count &&
+           m->sumsq > LARGEST * v->sum;
+}
+
+static void judge_values(sonde_rule_run *run, const tensor_memory *memory,
+                         const sonde_vitals *m, const sonde_vitals *v)
+{
+    const optimizer *state = sonde_rule_state(run);
+
+    if (v->min < 0.0) {
+        sonde__rule_report(
+            run, sonde__builtin_at(run, memory->v), SONDE__SURE(ERROR), "min", v->min,
+            0.0, "Check what writes to it, and look for a corrupt checkpoint.",
+            "A second moment is a mean of squares and cannot be negative, but "
+            "one element is %.4g.",
+            v->min);
+    }
+    if (!state->other && memory->beyond >= (state->beyond < FEW ? 1 : state->patience) &&
+        m != NULL && exceeds(m, v)) {
+        sonde__rule_report(run, sonde__builtin_at(run, memory->m), SONDE__SURE(ERROR),
+                           "l2", sqrt(m->sumsq), sqrt(LARGEST * v->sum),
+                           "Check what writes to it, and look for a corrupt checkpoint.",
+                           "Its norm is %.3g, but the second moments limit it to %.3g.",
+                           sqrt(m->sumsq), sqrt(LARGEST * v->sum));
+    }
+}
+
+static void judge_counter(sonde_rule_run *run, tensor_memory *memory,
+                          const sonde_vitals *m, const sonde_vitals *t)
+{
+    const optimizer *state = sonde_rule_state(run);
+    const bool stays =
+        memory->has_before && t->sum == memory->step && m->sum != memory->sum_m;
+
+    memory->stuck = stays ? memory->stuck + 1 : 0;
+    memory->step = t->sum;
+    if (memory->stuck >= state->patience) {
+        sonde__rule_report(
+            run, sonde__builtin_at(run, memory->t), SONDE__SURE(ERROR), "steps_unchanged",
+            (double)memory->stuck, (double)state->patience,
+            "Increment the step counter at every update, and save it with the "
+            "rest of the state.",
+            "It stays at %.6g while the moments change: their bias correction "
+            "uses the wrong step.",
+            t->sum);
+    }
+}
+
+/* b of `now = b before + (1 - b) fresh`; NaN if the numbers do not determine it. */
+static double solve(double now, double before, double fresh, double size)
+{
+    const double by = before - fresh;
+
+    return fabs(by) > 1e-2 * size ? (now - fresh) / by : (double)NAN;
+}
+
+static bool near(double a, double b)
+{
+    return fabs(a - b) <= 0.25 * fmax(fabs(a), fabs(b));
+}
+
+static void judge_betas(sonde_rule_run *run, tensor_memory *memory, const sonde_vitals *g,
+                        const sonde_vitals *m, const sonde_vitals *v)
+{
+    const optimizer *state = sonde_rule_state(run);
+    const double b1 = solve(m->sum, memory->sum_m, g->sum, g->l1);
+    const double b2 = solve(v->sum, memory->sum_v, g->sumsq, g->sumsq);
+    const bool may_be = b1 > 0.0 && b1 < 1.0 && b2 > 0.0 && b2 < 0.98;
+    const bool swapped = memory->has_before && may_be && 1.0 - b2 > 4.0 * (1.0 - b1);
+    const bool same = memory->swapped == 0 || (near(1.0 - b1, 1.0 - memory->beta1) &&
+                                               near(1.0 - b2, 1.0 - memory->beta2));
+
+    if (memory->has_before && isfinite(b1) &&
+        isfinite(b2)) { /* else the step is ignored */
+        memory->swapped = swapped ? (same ? memory->swapped + 1 : 1) : 0;
+        memory->beta1 = b1;
+        memory->beta2 = b2;
+    }
+    if (memory->swapped >= state->patience) {
+        sonde__rule_report(
+            run, sonde__builtin_at(run, memory->m), SONDE__SURE(ERROR), "beta1", b1, b2,
+            "Swap them: beta1 belongs to the mean of gradients.",
+            "The moments change as with beta1 = %.4g and beta2 = %.4g, which "
+            "look swapped.",
+            b1, b2);
+    }
+}
+
+/* --- epsilon: of all small parameters ---------------------------------------------- */
+
+/* Updates that are tiny, because epsilon is large. */
+SONDE__TERMS(tiny_updates, NOTE, WARNING, WARNING, NOTE, WARNING);
+
+static void take_scale(scale *all, size_t i, const tensor_memory *memory,
+                       const sonde_vitals *w, const sonde_vitals *m,
+                       const sonde_vitals *v)
+{
+    const double root = sqrt(fmax(v->sum, 0.0) / (double)v->count);
+    const double by = memory->change / sonde__builtin_rms(m);
+
+    /* Changes near the precision of float32 are not known well enough. */
+    if (!(memory->change > 1e-6 * sonde__builtin_rms(w)) || !isfinite(by) ||
+        !(root > 0.0)) {
+        return;
+    }
+    all->largest = all->count == 0 || root > all->most_root ? i : all->largest;
+    all->least_by = all->count == 0 ? by : fmin(all->least_by, by);
+    all->most_by = fmax(all->most_by, by);
+    all->least_root = all->count == 0 ? root : fmin(all->least_root, root);
+    all->most_root = fmax(all->most_root, root);
+    all->most_change =
+        fmax(all->most_change, memory->change / fmax(sonde__builtin_rms(w), LEAST_RMS));
+    all->count++;
+}
+
+static void judge_epsilon(sonde_rule_run *run, const scale *all)
+{
+    optimizer *state = sonde_rule_state(run);
+
+    if (all->count < FEW || sonde_rule_at(run)->mode_step < AFTER) {
+        return;
+    }
+    const double apart = all->most_root / all->least_root;
+    const bool drowned =
+        apart > APART && log(all->most_by / all->least_by) < ALIKE * log(apart);
+    state->drowned = drowned ? state->drowned + 1 : 0;
+    if (state->drowned >= state->patience) {
+        sonde__rule_report(
+            run, sonde__builtin_at(run, all->largest),
+            all->most_change < SLIGHT ? &tiny_updates : SONDE__SURE(NOTE),
+            "root_second_moment", all->most_root, apart,
+            "Lower the optimiser's epsilon; check the scale of the loss.",
+            "Parameters change in proportion to their first moments, though the roots of "
+            "the second moments go from %.2g to %.2g: the optimiser's epsilon is far "
+            "above them.",
+            all->least_root, all->most_root);
+    }
+}
+
+/* --- the rule ---------------------------------------------------------------------- */
 
 static bool ends_in(const char *name, const char *end)
 {
@@ -85,170 +262,134 @@ static bool is_step(const sonde_tensor_info *info)
 
 static bool is_parameter(const sonde_rule_tensor *tensor)
 {
-    return tensor->need == SONDE__OPTIMIZER_PARAMETERS ||
-           tensor->need == SONDE__OPTIMIZER_SMALL_PARAMETERS;
+    return tensor->need == PARAMETERS || tensor->need == SMALL_PARAMETERS;
 }
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
     const int need = sonde__builtin_wants_role(run, info, id);
 
-    if (need == SONDE__OPTIMIZER_STATE && !is_first(info) && !is_second(info) &&
-        !is_step(info)) {
+    if (need == STATE && !is_first(info) && !is_second(info) && !is_step(info)) {
         return SONDE_RULE_IGNORE;
     }
-    return need == SONDE__OPTIMIZER_PARAMETERS &&
-                   sonde__builtin_is_small(info, SONDE__OPTIMIZER_SMALL)
-               ? SONDE__OPTIMIZER_SMALL_PARAMETERS
-               : need;
-}
-
-static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
-{
-    const sonde_rule_tensor *tensor = &sonde__builtin_tensors(run)[i];
-    sonde__builtin_optimizer_memory *memory = tensor->memory;
-
-    memory->change = NAN;
-    if (tensor->need != SONDE__OPTIMIZER_SMALL_PARAMETERS) {
-        return SONDE_OK;
-    }
-    memory->before = sonde__calloc(SONDE__OPTIMIZER_SMALL, sizeof *memory->before);
-    return memory->before != NULL ? SONDE_OK : sonde__fail_nomem(diag, "OptimizerState");
+    return need == PARAMETERS && sonde__builtin_is_small(info, SMALL) ? SMALL_PARAMETERS
+                                                                      : need;
 }
 
 static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
                     const sonde_observation *seen)
 {
-    sonde__builtin_optimizer_memory *memory = tensor->memory;
-    double values[SONDE__OPTIMIZER_SMALL], change = 0.0;
+    tensor_memory *memory = tensor->memory;
+    double values[SMALL], change = 0.0;
+    const size_t count = sonde__builtin_sample_first(seen, SMALL, values);
 
     (void)run;
-    if (seen->view == NULL || seen->at.micro_batch != 0 || seen->at.replica != 0) {
+    if (count == 0) {
         return;
     }
-    size_t count = sonde__builtin_sample(seen->view, SONDE__OPTIMIZER_SMALL, values);
     for (size_t i = 0; i < count; i++) {
         const double d = values[i] - (double)memory->before[i];
 
         change += d * d;
         memory->before[i] = (float)values[i];
     }
-    memory->change = memory->before_step == seen->at.mode_step && count > 0
-                         ? sqrt(change / (double)count)
-                         : (double)NAN;
+    memory->change =
+        memory->before_step == seen->at.mode_step ? sqrt(change / (double)count) : 0.0;
     memory->before_step = seen->at.mode_step + 1;
 }
 
-static void link_all(sonde_rule_run *run, size_t count)
+static const sonde__builtin_link links[] = {
+    {PARAMETERS, GRADIENTS, offsetof(tensor_memory, g), NULL},
+    {PARAMETERS, STATE, offsetof(tensor_memory, m), is_first},
+    {PARAMETERS, STATE, offsetof(tensor_memory, v), is_second},
+    {PARAMETERS, STATE, offsetof(tensor_memory, t), is_step},
+    {SMALL_PARAMETERS, GRADIENTS, offsetof(tensor_memory, g), NULL},
+    {SMALL_PARAMETERS, STATE, offsetof(tensor_memory, m), is_first},
+    {SMALL_PARAMETERS, STATE, offsetof(tensor_memory, v), is_second},
+    {SMALL_PARAMETERS, STATE, offsetof(tensor_memory, t), is_step}};
+
+/* Vital signs of a part of a parameter; NULL if it was not seen or is not finite. */
+static const sonde_vitals *part_of(sonde_rule_run *run, const sonde_rule_tensor *t,
+                                   size_t part)
 {
-    ((sonde__builtin_optimizer *)sonde_rule_state(run))->linked = count;
-    for (int i = 0; i < 2; i++) {
-        const int need =
-            i == 0 ? SONDE__OPTIMIZER_PARAMETERS : SONDE__OPTIMIZER_SMALL_PARAMETERS;
+    const sonde_vitals *v = is_parameter(t) ? sonde__builtin_seen_at(run, part) : NULL;
 
-        sonde__builtin_link(run, need, SONDE__OPTIMIZER_GRADIENTS, NULL,
-                            offsetof(sonde__builtin_optimizer_memory, g));
-        sonde__builtin_link(run, need, SONDE__OPTIMIZER_STATE, is_first,
-                            offsetof(sonde__builtin_optimizer_memory, m));
-        sonde__builtin_link(run, need, SONDE__OPTIMIZER_STATE, is_second,
-                            offsetof(sonde__builtin_optimizer_memory, v));
-        sonde__builtin_link(run, need, SONDE__OPTIMIZER_STATE, is_step,
-                            offsetof(sonde__builtin_optimizer_memory, t));
-    }
-}
-
-/* Vital signs of tensor i, or NULL if it was not seen or is not finite. */
-static const sonde_vitals *vitals_of(const sonde_rule_tensor *tensors, size_t i)
-{
-    const sonde_vitals *v = i != SIZE_MAX ? tensors[i].vitals : NULL;
-
-    return v != NULL && v->count > 0 && sonde__builtin_bad(v) == 0 ? v : NULL;
+    return sonde__builtin_is_finite(v) ? v : NULL;
 }
 
 /* Judges the bound for all parameters at once: reports if it is exceeded by most. */
-static void judge_all(sonde_rule_run *run, const sonde_rule_tensor *tensors, size_t count)
+static void judge_all(sonde_rule_run *run)
 {
-    sonde__builtin_optimizer *state = sonde_rule_state(run);
-    size_t judged = 0, beyond = 0, first = SIZE_MAX;
+    optimizer *state = sonde_rule_state(run);
+    size_t judged = 0, first = SIZE_MAX;
 
-    for (size_t i = 0; i < count; i++) {
-        sonde__builtin_optimizer_memory *memory = tensors[i].memory;
-        const bool is = is_parameter(&tensors[i]);
-        const sonde_vitals *m = is ? vitals_of(tensors, memory->m) : NULL;
-        const sonde_vitals *v = is ? vitals_of(tensors, memory->v) : NULL;
+    state->beyond = 0;
+    SONDE__EACH (run, t) {
+        tensor_memory *memory = t->memory;
+        const sonde_vitals *m = part_of(run, t, memory->m),
+                           *v = part_of(run, t, memory->v);
 
-        judged += m != NULL && v != NULL;
-        if (sonde__builtin_optimizer_exceeds(m, v)) {
+        if (m == NULL || v == NULL) {
+            continue;
+        }
+        judged++;
+        memory->beyond = exceeds(m, v) ? memory->beyond + 1 : 0;
+        if (memory->beyond > 0) {
             first = first == SIZE_MAX ? memory->m : first;
-            beyond++;
-            memory->beyond++;
-        } else if (m != NULL && v != NULL) {
-            memory->beyond = 0;
+            state->beyond++;
         }
     }
-    state->beyond = beyond;
-    if (beyond < SONDE__OPTIMIZER_FEW) {
+    if (state->beyond < FEW) {
         return;
     }
     state->other = true;
-    if (sonde__rule_suspect(run, first, &all_exceed, "parameters", (double)beyond,
-                            (double)judged / 2.0)) {
-        sonde_rule_say(run, "Check what its state means, and what was restored.",
+    sonde__rule_report(run, sonde__builtin_at(run, first), &all_exceed, "parameters",
+                       (double)state->beyond, (double)judged / 2.0,
+                       "Check what its state means, and what was restored.",
                        "The first moments of %zu of %zu parameters are above what their "
                        "second moments allow: this Adam has another definition, or its "
                        "state is of another run.",
-                       beyond, judged);
-    }
+                       state->beyond, judged);
 }
 
 static void step(sonde_rule_run *run)
 {
-    const sonde__builtin_optimizer *state = sonde_rule_state(run);
-    sonde__builtin_optimizer_scale all = {0};
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    optimizer *state = sonde_rule_state(run);
+    scale all = {0};
 
-    if (state->linked != count) {
-        link_all(run, count);
-    }
-    judge_all(run, tensors, count);
-    for (size_t i = 0; i < count; i++) {
-        sonde__builtin_optimizer_memory *memory = tensors[i].memory;
-        const bool is = is_parameter(&tensors[i]);
-        const sonde_vitals *m = is ? vitals_of(tensors, memory->m) : NULL;
-        const sonde_vitals *v = is ? vitals_of(tensors, memory->v) : NULL;
-        const sonde_vitals *t = is ? vitals_of(tensors, memory->t) : NULL;
-        const sonde_vitals *g = is ? vitals_of(tensors, memory->g) : NULL;
+    sonde__builtin_relink(run, &state->linked, links, SONDE_COUNT_OF(links));
+    judge_all(run);
+    SONDE__EACH (run, p) {
+        tensor_memory *memory = p->memory;
+        const sonde_vitals *m = part_of(run, p, memory->m),
+                           *v = part_of(run, p, memory->v);
+        const sonde_vitals *t = part_of(run, p, memory->t),
+                           *g = part_of(run, p, memory->g);
 
         if (v != NULL) {
-            sonde__builtin_optimizer_judge_values(run, memory, m, v);
+            judge_values(run, memory, m, v);
         }
         if (m != NULL && t != NULL) {
-            sonde__builtin_optimizer_judge_counter(run, memory, m, t);
+            judge_counter(run, memory, m, t);
         }
-        if (m != NULL && v != NULL &&
-            sonde__builtin_steps_since(run, &memory->last) == 1 && g != NULL) {
-            sonde__builtin_optimizer_judge_betas(run, memory, g, m, v);
+        if (m != NULL && v != NULL) {
+            if (sonde__builtin_steps_since(run, &memory->last) == 1 && g != NULL) {
+                judge_betas(run, memory, g, m, v);
+            }
+            if (sonde__builtin_is_finite(p->vitals)) {
+                take_scale(&all, sonde__builtin_index(run, p), memory, p->vitals, m, v);
+            }
         }
-        if (m != NULL && v != NULL && vitals_of(tensors, i) != NULL &&
-            isfinite(memory->change)) {
-            sonde__builtin_optimizer_take_scale(&all, i, memory, tensors[i].vitals, m, v);
-        }
-        memory->change = NAN;
+        memory->change = 0.0;
         memory->sum_m = m != NULL ? m->sum : memory->sum_m;
         memory->sum_v = v != NULL ? v->sum : memory->sum_v;
-        memory->has_before = is && m != NULL;
+        memory->has_before = m != NULL;
     }
-    sonde__builtin_optimizer_judge_epsilon(run, &all);
-}
-
-static void destroy(sonde_rule_run *run)
-{
-    sonde__builtin_free_each(run, offsetof(sonde__builtin_optimizer_memory, before));
+    judge_epsilon(run, &all);
 }
 
 const sonde_rule sonde__builtin_optimizer_state = {
-    SONDE__RULE("OptimizerState", sonde__builtin_optimizer),
+    SONDE__RULE("OptimizerState", optimizer),
     .summary = "the state of Adam is invalid or used wrongly",
     .condition =
         "A second moment is below 0; or the step counter does not change for "
@@ -259,10 +400,8 @@ const sonde_rule sonde__builtin_optimizer_state = {
     .advice =
         "Check how the optimiser is created and what is restored from a checkpoint.",
     .modes = SONDE__TRAIN,
-    .tensor_size = sizeof(sonde__builtin_optimizer_memory),
+    .tensor_size = sizeof(tensor_memory),
     .wants = wants,
-    .bind = bind,
     .observe = observe,
     .step = step,
-    .destroy = destroy,
 };

@@ -35,55 +35,249 @@
  * that from the 5th to the 95th percentile, which is never larger.
  */
 #include "rules/builtin/builtin.h"
-#include "rules/builtin/poor.h"
-#include "rules/builtin/builtin_vitals.h"
 #include "rules/builtin/labels.h"
-#include "rules/suspicion.h"
-#include "base/point.h"
 
-#include <math.h>
+#include "base/macros.h"
+
 #include <string.h>
 
+enum { INPUTS, LOSSES, GRADIENTS, WEIGHTS, DATA }; /* needs */
+enum { REGEX = 0, FIRST = 2, AVERAGED = 5, ELEMENTS = 16, LATE = 40 };
 #define DEFAULT_REGEX ".*relu_input"
-
 #define GAIN 100.0
-
-enum { REGEX = 0, FIRST = 2, ELEMENTS = 16, LATE = 40 };
-static const sonde__rule_terms loud_weights = {
-    SONDE__TERMS(NOTE, WARNING, WARNING, NOTE, NOTE)};
 #define FELL 0.9
+#define LOUD 100.0
+#define CONSTANT 1e-7
+#define MOVED 2e-4
 
-static const sonde_rule_param params[] = {
-    SONDE__REGEX(sonde__builtin_poor, activation_inputs_regex, DEFAULT_REGEX,
+typedef struct poor {
+    const char *activation_inputs_regex;
+    double threshold, distribution_range;
+    int64_t patience, steps;
+    int64_t seen, heard; /* steps with inputs of activations; with a loss */
+    bool narrow;         /* some gradient is narrow at this step */
+    bool looked;         /* at the weights of the first step */
+    bool dying;          /* some layer does, at the first steps */
+    double first_loss;   /* mean of the first ones */
+    double last_loss;    /* mean of the last ones, decaying */
+    int64_t losses;      /* steps with a finite one, whatever the rest */
+    bool whole;          /* one of them is the loss of the run */
+} poor;
+
+typedef struct tensor_memory {
+    bool scores; /* the input of the loss */
+    int64_t looked, grew, shrank;
+    double worst; /* ratio to the previous layer, the least extreme of the steps */
+    double loss;
+    int64_t still; /* steps in a row without a change of the loss */
+    double moved;  /* the largest change in them, relative */
+    bool stuck;    /* it stood still for `patience` steps, nearly */
+} tensor_memory;
+
+SONDE__TERMS(loud_weights, NOTE, WARNING, WARNING, NOTE, NOTE);
+/* What follows from the first steps alone. */
+SONDE__TERMS(at_first, NOTE, ERROR, ERROR, NOTE, NOTE);
+SONDE__TERMS(dying, NOTE, ERROR, ERROR, NOTE, ERROR);
+/* The loss is the same to its last digit. */
+SONDE__TERMS(same_loss, NOTHING, ERROR, ERROR, ERROR, ERROR);
+
+static const sonde_rule_param poor_params[] = {
+    SONDE__REGEX(poor, activation_inputs_regex, DEFAULT_REGEX,
                  "regular expressions that select inputs of activations"),
-    SONDE__REAL(sonde__builtin_poor, threshold, "10.0", 1, 1e300,
+    SONDE__REAL(poor, threshold, "10.0", 1, 1e300,
                 "largest acceptable growth of the variance from layer to layer"),
-    SONDE__REAL(sonde__builtin_poor, distribution_range, "0.001", 0, 1e300,
+    SONDE__REAL(poor, distribution_range, "0.001", 0, 1e300,
                 "smallest acceptable range of a gradient's values"),
-    SONDE__COUNT(sonde__builtin_poor, patience, "5", 1, 1e9,
-                 "steps at which the loss does not change"),
-    SONDE__COUNT(sonde__builtin_poor, steps, "10", 1, 1e9,
+    SONDE__COUNT(poor, patience, "5", 1, 1e9, "steps at which the loss does not change"),
+    SONDE__COUNT(poor, steps, "10", 1, 1e9,
                  "observed steps, from the start, that are judged"),
 };
-static const sonde_rule_need needs[] = {
+static const sonde_rule_need poor_needs[] = {
     {"inputs of activations", SONDE_HOW_VITALS, false, SONDE__ACTIVATIONS, SONDE__SELDOM},
     {"losses", SONDE_HOW_VITALS, true, SONDE__LOSSES, SONDE__EACH_STEP},
     {"gradients", SONDE_HOW_VITALS, true, SONDE__GRADIENTS, SONDE__AT_TIMES},
     {"weights", SONDE_HOW_VITALS, true, SONDE__WEIGHTS, SONDE__AT_TIMES},
     {"inputs", SONDE_HOW_VITALS, true, SONDE__INPUTS, SONDE__OFTEN}};
 
-/* An input of the network that is not a target. */
-static bool is_data(const sonde_tensor_info *info)
+/* --- the variance grows or dies from layer to layer -------------------------------- */
+
+/* Compares the variance of each layer with that of the previous one. True if any was
+ * seen. */
+static bool compare_layers(sonde_rule_run *run)
 {
-    return info->role == SONDE_ROLE_INPUT && info->pass == SONDE_PASS_NONE &&
-           sonde_dtype_is_float(info->dtype) &&
-           sonde__strcasestr(info->name, "target") == NULL &&
-           sonde__strcasestr(info->name, "label") == NULL;
+    const poor *state = sonde_rule_state(run);
+    double before = 0.0;
+    bool any = false;
+
+    SONDE__EACH_FINITE (run, t, DATA) {
+        before = fmax(before, sonde__builtin_variance(t->vitals));
+    }
+    SONDE__EACH_OF (run, t, INPUTS) {
+        tensor_memory *memory = t->memory;
+
+        if (!sonde__builtin_has_finite(t->vitals)) {
+            continue;
+        }
+        const double variance = sonde__builtin_variance(t->vitals);
+        if (before > 0.0) {
+            const double ratio = variance / before;
+
+            memory->grew += ratio > state->threshold && variance > LOUD;
+            memory->shrank += !memory->scores && ratio > 0.0 &&
+                              ratio < 1.0 / (state->threshold * state->threshold);
+            if (memory->looked++ == 0 || fabs(log(ratio)) < fabs(log(memory->worst))) {
+                memory->worst = ratio;
+            }
+        }
+        before = variance;
+        any = true;
+    }
+    return any;
+}
+
+/* Reports layers that grow (grown) or die. */
+static void judge_layers(sonde_rule_run *run, bool grown)
+{
+    const poor *state = sonde_rule_state(run);
+    const double most =
+        grown ? state->threshold : 1.0 / (state->threshold * state->threshold);
+    const bool tells =
+        (state->whole || state->losses == 0) && !sonde__rule_loss_is_free(run);
+    const sonde__rule_terms *terms = grown   ? &at_first
+                                     : tells ? &dying
+                                             : SONDE__SURE(NOTE);
+
+    SONDE__EACH_OF (run, t, INPUTS) {
+        const tensor_memory *memory = t->memory;
+
+        if (memory->looked > 0 &&
+            (grown ? memory->grew : memory->shrank) == memory->looked) {
+            sonde__rule_report(run, t, terms, "variance_ratio", memory->worst, most, NULL,
+                               "Its variance is %.3g times that of the previous layer at "
+                               "each of the first %lld steps.",
+                               memory->worst, (long long)memory->looked);
+        }
+    }
+}
+
+/* --- the loss does not change, and a gradient is narrow ---------------------------- */
+
+static void report_stuck(sonde_rule_run *run, const sonde_rule_tensor *t, double loss,
+                         const sonde__rule_terms *terms)
+{
+    const poor *state = sonde_rule_state(run);
+    const int64_t still = ((const tensor_memory *)t->memory)->still;
+
+    sonde__rule_report(
+        run, t, terms, "steps_unmoved", (double)SONDE_MAX(still, state->patience),
+        (double)state->patience, NULL,
+        "The loss does not change (%.5g), and the values of a gradient lie "
+        "within %g of each other.",
+        loss, state->distribution_range);
+}
+
+static void judge_loss(sonde_rule_run *run, const sonde_rule_tensor *t, double loss)
+{
+    const poor *state = sonde_rule_state(run);
+    tensor_memory *memory = t->memory;
+    const double moved = fabs(loss - memory->loss), size = fabs(memory->loss);
+
+    memory->still =
+        state->heard > 1 && moved < 1e-4 * size && state->narrow ? memory->still + 1 : 0;
+    memory->moved =
+        memory->still > 0 ? fmax(memory->moved, moved / fmax(size, 1e-300)) : 0.0;
+    memory->loss =
+        memory->still > 0 ? memory->loss : loss; /* of the first step of the streak */
+    memory->stuck = memory->stuck || memory->still >= state->patience;
+    if (memory->still >= state->patience && memory->moved < CONSTANT) {
+        report_stuck(run, t, loss, &same_loss);
+    }
+}
+
+static void judge_losses(sonde_rule_run *run)
+{
+    poor *state = sonde_rule_state(run);
+    bool any = false;
+
+    state->narrow = false;
+    SONDE__EACH_FINITE (run, t, GRADIENTS) {
+        state->narrow = state->narrow ||
+                        (t->vitals->count > 1 &&
+                         t->vitals->max - t->vitals->min < state->distribution_range);
+    }
+    SONDE__EACH_SEEN (run, t, LOSSES) {
+        state->heard += !any;
+        any = true;
+        if (sonde__builtin_has_finite(t->vitals)) {
+            judge_loss(run, t, t->vitals->mean);
+        }
+    }
+}
+
+/* Takes the mean of the losses of this step. */
+static void take_loss(sonde_rule_run *run)
+{
+    poor *state = sonde_rule_state(run);
+    double sum = 0.0, losses = 0.0;
+
+    SONDE__EACH_SEEN (run, t, LOSSES) {
+        if (sonde__builtin_has_finite(t->vitals)) {
+            const bool whole = sonde__builtin_is_whole_loss(run, t->id);
+
+            state->whole = state->whole || whole;
+            sum = whole ? t->vitals->mean : sum + t->vitals->mean;
+            losses = whole ? 1.0 : losses + 1.0;
+        }
+    }
+    if (losses > 0.0) {
+        const double loss = sum / losses;
+        const double n = fmin((double)++state->losses, AVERAGED);
+
+        if (state->losses <= AVERAGED) {
+            state->first_loss += (loss - state->first_loss) / n;
+        }
+        state->last_loss += (loss - state->last_loss) / n;
+    }
+}
+
+/* Reports losses that stood still at first and have not moved since. */
+static void judge_stuck(sonde_rule_run *run)
+{
+    const poor *state = sonde_rule_state(run);
+    const double moved = fabs(state->last_loss - state->first_loss);
+
+    SONDE__EACH_OF (run, t, LOSSES) {
+        if (((const tensor_memory *)t->memory)->stuck &&
+            moved < MOVED * fabs(state->first_loss)) {
+            report_stuck(run, t, state->last_loss, SONDE__SURE(ERROR));
+        }
+    }
+}
+
+/* A loss that was the same at first has moved. */
+static void withdraw_moved(sonde_rule_run *run)
+{
+    const double first = ((const poor *)sonde_rule_state(run))->first_loss;
+
+    SONDE__EACH_FINITE (run, t, LOSSES) {
+        if (fabs(t->vitals->mean - first) > MOVED * fabs(first)) {
+            sonde__rule_withdraw(run, t);
+        }
+    }
+}
+
+/* --- the rule ---------------------------------------------------------------------- */
+
+/* An input of the network that is not a target. */
+static bool is_data(const sonde_tensor_info *info, uint32_t id)
+{
+    return sonde__builtin_is_input(info, id) && sonde_dtype_is_float(info->dtype) &&
+           !sonde__builtin_is_target(info);
 }
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
-    const sonde__builtin_poor *state = sonde_rule_state(run);
+    const poor *state = sonde_rule_state(run);
     const bool usual = strcmp(state->activation_inputs_regex, DEFAULT_REGEX) == 0;
     const bool scores = sonde__builtin_looks_like_predictions(info) && info->rank == 2 &&
                         info->shape[1] > 1;
@@ -93,22 +287,22 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
                    info->pass != SONDE_PASS_BACKWARD &&
                    sonde_dtype_is_float(info->dtype) &&
                    info->role != SONDE_ROLE_ACTIVATION_GRADIENT
-               ? SONDE__POOR_INPUTS
+               ? INPUTS
            : !sonde__builtin_is_own(info, id)                   ? SONDE_RULE_IGNORE
-           : info->role == SONDE_ROLE_LOSS                      ? SONDE__POOR_LOSSES
-           : sonde__builtin_is_gradient(info)                   ? SONDE__POOR_GRADIENTS
-           : info->role == SONDE_ROLE_WEIGHT && info->rank >= 2 ? SONDE__POOR_WEIGHTS
-           : is_data(info)                                      ? SONDE__POOR_DATA
+           : info->role == SONDE_ROLE_LOSS                      ? LOSSES
+           : info->role == SONDE_ROLE_GRADIENT                  ? GRADIENTS
+           : info->role == SONDE_ROLE_WEIGHT && info->rank >= 2 ? WEIGHTS
+           : is_data(info, id)                                  ? DATA
                                                                 : SONDE_RULE_IGNORE;
 }
 
 static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
 {
-    const sonde_rule_tensor *tensor = &sonde__builtin_tensors(run)[i];
+    const sonde_rule_tensor *t = sonde__builtin_at(run, i);
 
     (void)diag;
-    ((sonde__builtin_poor_memory *)tensor->memory)->scores =
-        sonde__builtin_looks_like_predictions(sonde_rule_info(run, tensor->id));
+    ((tensor_memory *)t->memory)->scores =
+        sonde__builtin_looks_like_predictions(sonde_rule_info(run, t->id));
     return SONDE_OK;
 }
 
@@ -126,107 +320,93 @@ static double loud_gain(const sonde_tensor_info *info, const sonde_vitals *v)
 }
 
 /* Reports the loudest weight if at least half of them are too loud. */
-static void judge_weights(sonde_rule_run *run, const sonde_rule_tensor *tensors,
-                          size_t count)
+static void judge_weights(sonde_rule_run *run)
 {
-    size_t weights = 0, loud = 0, loudest = 0;
+    size_t weights = 0, loud = 0;
+    const sonde_rule_tensor *loudest = NULL;
     double most = 0.0;
 
-    for (size_t i = 0; i < count; i++) {
-        const sonde_vitals *v =
-            tensors[i].need == SONDE__POOR_WEIGHTS ? tensors[i].vitals : NULL;
+    SONDE__EACH_FINITE (run, t, WEIGHTS) {
+        const double gain = loud_gain(sonde_rule_info(run, t->id), t->vitals);
 
-        if (v != NULL && sonde__builtin_bad(v) == 0 && v->count > 0) {
-            const double gain = loud_gain(sonde_rule_info(run, tensors[i].id), v);
-
-            weights++;
-            loud += gain > 0.0;
-            loudest = gain > most ? i : loudest;
-            most = fmax(most, gain);
-        }
+        weights++;
+        loud += gain > 0.0;
+        loudest = gain > most ? t : loudest;
+        most = fmax(most, gain);
     }
-    if (loud > 0 && 2 * loud >= weights &&
-        sonde__rule_suspect(run, loudest, &loud_weights, "gain", most, GAIN)) {
-        sonde_rule_say(run, NULL,
-                       "At the first step, %zu of %zu weights multiply the variance of "
-                       "their inputs by more than %g, this one by %.3g: initial weights "
-                       "are too large.",
-                       loud, weights, GAIN, most);
+    if (loud > 0 && 2 * loud >= weights) {
+        sonde__rule_report(
+            run, loudest, &loud_weights, "gain", most, GAIN, NULL,
+            "At the first step, %zu of %zu weights multiply the variance of their inputs "
+            "by more than %g, this one by %.3g: initial weights are too large.",
+            loud, weights, GAIN, most);
     }
 }
 
 /* Reports the layers that die, unless the network learns all the same. */
 static void judge_death(sonde_rule_run *run)
 {
-    sonde__builtin_poor *state = sonde_rule_state(run);
-    size_t count = 0;
-    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    poor *state = sonde_rule_state(run);
     const double fall = state->first_loss - state->last_loss;
 
     state->dying = false;
-    if (state->losses <= SONDE__POOR_LOSSES_AVERAGED ||
-        fall < (1.0 - FELL) * fabs(state->first_loss)) {
-        sonde__builtin_poor_judge_layers(run, tensors, count, false);
+    if (state->losses <= AVERAGED || fall < (1.0 - FELL) * fabs(state->first_loss)) {
+        judge_layers(run, false);
     }
 }
 
 static void step(sonde_rule_run *run)
 {
-    sonde__builtin_poor *state = sonde_rule_state(run);
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    poor *state = sonde_rule_state(run);
 
     if (!state->looked && sonde_rule_at(run)->mode_step == 0) {
-        judge_weights(run, tensors, count);
+        judge_weights(run);
     }
     state->looked = true;
     if (state->heard < state->steps) {
-        sonde__builtin_poor_judge_losses(run, tensors, count);
+        judge_losses(run);
     }
-    if (state->seen < state->steps &&
-        sonde__builtin_poor_compare_layers(state, tensors, count)) {
-        state->seen++;
-        if (state->seen == FIRST) {
-            sonde__builtin_poor_judge_layers(run, tensors, count, true);
+    if (state->seen < state->steps && compare_layers(run)) {
+        if (++state->seen == FIRST) {
+            judge_layers(run, true);
         }
         state->dying = state->seen == state->steps;
     }
-    sonde__builtin_poor_take_loss(state, run, tensors, count);
-    sonde__builtin_poor_withdraw_moved(run, tensors, count);
+    take_loss(run);
+    withdraw_moved(run);
     if (state->dying && (state->losses == 0 || state->losses >= LATE)) {
         judge_death(run);
     }
     if (state->losses == LATE) {
-        sonde__builtin_poor_judge_stuck(run);
+        judge_stuck(run);
     }
 }
 
 static void finish(sonde_rule_run *run)
 {
-    sonde__builtin_poor *state = sonde_rule_state(run);
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    poor *state = sonde_rule_state(run);
+    const bool early = state->seen > 0 && state->seen < state->steps;
 
-    if (state->seen > 0 && state->seen < state->steps) {
-        sonde__builtin_poor_judge_layers(run, tensors, count, true);
-        judge_death(run);
-    } else if (state->dying) {
+    if (early) {
+        judge_layers(run, true);
+    }
+    if (early || state->dying) {
         judge_death(run);
     }
     if (state->losses < LATE) {
-        sonde__builtin_poor_judge_stuck(run);
+        judge_stuck(run);
     }
 }
 
 const sonde_rule sonde__builtin_poor_weight_initialization = {
-    SONDE__RULE("PoorWeightInitialization", sonde__builtin_poor),
+    SONDE__RULE("PoorWeightInitialization", poor),
     .summary = "the signal explodes or dies in the layers of the untrained network",
     .condition =
         "At the first steps, the variance of activation inputs grows from one layer to the next by more than a factor of `threshold`, to more than 100, or shrinks by more than its square at each of `steps` while the loss does not fall within 40 (a note where there are several losses); or at the first step half of the weights multiply the variance of their inputs by more than 100; or the loss does not change for `patience` steps while a gradient's values lie within `distribution_range`. The first two of these wait for training: notes where training goes well or no loss is seen.",
     .advice = "Initialise weights with a variance of about 2 / inputs (He) or 1 / inputs "
               "(LeCun), or normalise between layers.",
     .modes = SONDE__TRAIN,
-    .tensor_size = sizeof(sonde__builtin_poor_memory),
+    .tensor_size = sizeof(tensor_memory),
     .wants = wants,
     .bind = bind,
     .step = step,

@@ -33,10 +33,10 @@ static void idle(sonde_rule_run *run, double seconds)
     stalled *state = sonde_rule_state(run);
 
     state->followed = true;
-    if (seconds >= state->threshold &&
-        sonde_rule_found(run, SONDE_RULE_WHOLE_RUN, SONDE_SEVERITY_ERROR, "seconds",
-                         seconds, state->threshold)) {
-        sonde_rule_say(run, NULL, "The run has had no new step for %.0f s.", seconds);
+    if (seconds >= state->threshold) {
+        sonde__rule_report(run, NULL, SONDE__SURE(ERROR), "seconds", seconds,
+                           state->threshold, NULL,
+                           "The run has had no new step for %.0f s.", seconds);
     }
 }
 

@@ -12,9 +12,9 @@
  * it. Evidence: vital signs of parameters.
  */
 #include "rules/builtin/builtin.h"
-#include "rules/builtin/builtin_vitals.h"
 
-#include <math.h>
+#include "base/macros.h"
+
 #include <string.h>
 
 typedef struct unfrozen {
@@ -23,7 +23,8 @@ typedef struct unfrozen {
     size_t parameters, trained, linked;
 } unfrozen;
 
-enum { PARAMETERS = 0, SIGNS = 1, STATES = 2, REGEX = 0 };
+/* ENOUGH: a few values may shrink by the same factor by chance. */
+enum { PARAMETERS = 0, SIGNS = 1, STATES = 2, REGEX = 0, ENOUGH = 8 };
 
 typedef struct tensor_memory {
     sonde_vitals before;
@@ -33,14 +34,14 @@ typedef struct tensor_memory {
     int64_t changes, shrunk; /* of all changes, those by a common factor */
 } tensor_memory;
 
-static const sonde_rule_param params[] = {
+static const sonde_rule_param unfrozen_params[] = {
     SONDE__REGEX(unfrozen, tensor_regex, NULL,
                  "regular expressions that select frozen parameters (default: those "
                  "without a gradient)"),
     SONDE__COUNT(unfrozen, patience, "2", 1, 1e9,
                  "changes of a parameter that only looks frozen before the rule fires"),
 };
-static const sonde_rule_need needs[] = {
+static const sonde_rule_need unfrozen_needs[] = {
     {"parameters", SONDE_HOW_VITALS, false, SONDE__PARAMETERS, SONDE__AT_TIMES},
     {"gradients or updates", SONDE_HOW_VITALS, true, SONDE__GRADIENTS | SONDE__UPDATES,
      SONDE__AT_TIMES},
@@ -60,61 +61,47 @@ static bool ends_alike(const char *a, const char *b)
     return parts >= 2 || ((i == 0 || k == 0) && parts >= 1);
 }
 
-static bool same_shape(const sonde_tensor_info *a, const sonde_tensor_info *b)
-{
-    return a->rank == b->rank &&
-           memcmp(a->shape, b->shape, (size_t)a->rank * sizeof a->shape[0]) == 0;
-}
-
 /* Finds the untrained parameters that have a trained twin. */
 static void find_copies(sonde_rule_run *run)
 {
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
-
-    for (size_t i = 0; i < count; i++) {
-        tensor_memory *memory = tensors[i].memory;
-        const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
+    SONDE__EACH_OF (run, t, PARAMETERS) {
+        tensor_memory *memory = t->memory;
+        const sonde_tensor_info *info = sonde_rule_info(run, t->id);
 
         memory->copy = false;
-        for (size_t k = 0; k < count && tensors[i].need == PARAMETERS &&
-                           !memory->trained && !memory->copy;
-             k++) {
-            const sonde_tensor_info *other = sonde_rule_info(run, tensors[k].id);
+        SONDE__EACH_OF (run, twin, PARAMETERS) {
+            const sonde_tensor_info *other = sonde_rule_info(run, twin->id);
 
-            memory->copy = tensors[k].need == PARAMETERS &&
-                           ((const tensor_memory *)tensors[k].memory)->trained &&
-                           same_shape(info, other) && ends_alike(info->name, other->name);
+            if (memory->trained || memory->copy) {
+                break;
+            }
+            memory->copy = ((const tensor_memory *)twin->memory)->trained &&
+                           sonde__builtin_same_shape(info, other) &&
+                           ends_alike(info->name, other->name);
         }
     }
 }
 
-/* Finds the parameters that are trained, by the names of their gradients. */
+static const sonde__builtin_link links[] = {
+    {PARAMETERS, SIGNS, offsetof(tensor_memory, sign), NULL},
+    {PARAMETERS, STATES, offsetof(tensor_memory, held), NULL}};
+
+/* Finds the parameters that are trained: those with a gradient, an update or a state. */
 static void find_trained(sonde_rule_run *run)
 {
     unfrozen *state = sonde_rule_state(run);
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
 
-    sonde__builtin_link(run, PARAMETERS, SIGNS, NULL, offsetof(tensor_memory, sign));
-    sonde__builtin_link(run, PARAMETERS, STATES, NULL, offsetof(tensor_memory, held));
-    state->linked = count;
     state->parameters = state->trained = 0;
-    for (size_t i = 0; i < count; i++) {
-        tensor_memory *memory = tensors[i].memory;
+    SONDE__EACH_OF (run, t, PARAMETERS) {
+        tensor_memory *memory = t->memory;
 
-        if (tensors[i].need == PARAMETERS) {
-            memory->trained = memory->sign != SIZE_MAX || memory->held != SIZE_MAX;
-            memory->chosen = sonde_rule_matches(run, REGEX, tensors[i].id);
-            state->parameters++;
-            state->trained += memory->trained;
-        }
+        memory->trained = memory->sign != SIZE_MAX || memory->held != SIZE_MAX;
+        memory->chosen = sonde_rule_matches(run, REGEX, t->id);
+        state->parameters++;
+        state->trained += memory->trained;
     }
     find_copies(run);
 }
-
-/* A few values may shrink by the same factor by chance. */
-enum { ENOUGH = 8 };
 
 /* True if all values were multiplied by the same factor of 0.5 ... 1: weight decay. The
  * sums are of float32 values, each rounded once. */
@@ -131,43 +118,35 @@ static void step(sonde_rule_run *run)
 {
     unfrozen *state = sonde_rule_state(run);
     const bool chosen = state->tensor_regex != NULL;
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
 
-    if (state->linked != count) {
+    if (sonde__builtin_relink(run, &state->linked, links, SONDE_COUNT_OF(links))) {
         find_trained(run);
     }
     const bool most = 2 * state->trained > state->parameters;
 
-    for (size_t i = 0; i < count; i++) {
-        tensor_memory *memory = tensors[i].memory;
-        const sonde_vitals *now = tensors[i].vitals;
-        const bool frozen =
-            chosen ? memory->chosen : state->trained > 0 && !memory->trained;
-        bool changed = false, shrunk = false;
+    SONDE__EACH_SEEN (run, t, PARAMETERS) {
+        tensor_memory *memory = t->memory;
+        const sonde_vitals *now = t->vitals;
 
-        if (tensors[i].need != PARAMETERS || !frozen || now == NULL) {
+        if (!(chosen ? memory->chosen : state->trained > 0 && !memory->trained)) {
             continue;
         }
-        changed = memory->has_before && !sonde__builtin_same_vitals(now, &memory->before);
-        shrunk = changed && shrank(now, &memory->before);
-        changed = changed && (chosen || (most && !memory->copy) || shrunk);
+        const bool any =
+            memory->has_before && !sonde__builtin_same_vitals(now, &memory->before);
+        const bool shrunk = any && shrank(now, &memory->before);
+        const bool changed = any && (chosen || (most && !memory->copy) || shrunk);
         memory->changes += changed;
         memory->shrunk += shrunk;
         memory->before = *now;
         memory->has_before = true;
-        if (changed && memory->changes >= (chosen ? 1 : state->patience) &&
-            sonde_rule_found(run, i,
-                             chosen || memory->shrunk == memory->changes
-                                 ? SONDE_SEVERITY_ERROR
-                                 : SONDE_SEVERITY_NOTE,
-                             "changes", (double)memory->changes, 0.0)) {
-            sonde_rule_say(
-                run, NULL, "It changes although it %s%s.",
+        const bool sure = chosen || memory->shrunk == memory->changes;
+        if (changed && memory->changes >= (chosen ? 1 : state->patience)) {
+            sonde__rule_report(
+                run, t, sure ? SONDE__SURE(ERROR) : SONDE__SURE(NOTE), "changes",
+                (double)memory->changes, 0.0, NULL, "It changes although it %s%s.",
                 chosen ? "should be frozen" : "has no gradient and no update",
-                chosen || memory->shrunk == memory->changes
-                    ? ""
-                    : ", not as weight decay would change it: the program may set it");
+                sure ? ""
+                     : ", not as weight decay would change it: the program may set it");
         }
     }
 }

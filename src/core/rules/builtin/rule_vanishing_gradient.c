@@ -28,19 +28,40 @@
  * Evidence: vital signs of gradients; losses, if there are any.
  */
 #include "rules/builtin/builtin.h"
-#include "rules/builtin/vanishing.h"
-#include "rules/builtin/builtin_vitals.h"
-#include "rules/suspicion.h"
 
-#include <math.h>
+#include "rules/context.h"
+
+#include <sonde/trial.h>
+
 #include <string.h>
 
-enum { LASTING = 10 };
-static const sonde__rule_terms vanished = {.looks = LASTING,
-                                           SONDE__TERMS(NOTE, ERROR, ERROR, NOTE, ERROR)};
+enum { GRADIENTS, LOSSES }; /* needs */
+enum { LEAST_LAYERS = 4, LASTING = 10 };
+
+typedef struct vanishing {
+    double threshold, relative, profile;
+    int64_t patience;
+    bool biases, smdebug;
+    double largest;          /* mean |g| of the last step with gradients */
+    int64_t last;            /* see sonde__builtin_steps_since */
+    double first_loss, loss; /* NaN: none yet */
+    bool any, all;           /* a step had gradients; at the last, all had vanished */
+    bool bad;         /* no gradient of the last step with gradients is finite ... */
+    int64_t bad_from; /* ... since this one */
+} vanishing;
+
+typedef struct tensor_memory {
+    double now;         /* mean |g| at the last step with this gradient */
+    int64_t small;      /* observed steps in a row at which it was small */
+    double first_small; /* mean at the first of them */
+    bool alive;         /* was ever not 0 */
+    bool mattered;      /* was ever at least `relative` times the step's largest */
+    bool weight, seen, judged;
+} tensor_memory;
+
+SONDE__TERMS(vanished, NOTE, ERROR, ERROR, NOTE, ERROR, .looks = LASTING);
 /* A branch that the data do not use. */
-static const sonde__rule_terms unused = {.looks = LASTING,
-                                         SONDE__TERMS(NOTE, NOTE, NOTE, NOTE, NOTE)};
+SONDE__TERMS(unused, NOTE, NOTE, NOTE, NOTE, NOTE, .looks = LASTING);
 /* A loss is near 0 below this, or below this part of its first value. */
 #define LOSS_END 1e-4
 #define LOSS_PART 0.02
@@ -48,28 +69,138 @@ static const sonde__rule_terms unused = {.looks = LASTING,
  * Between steps that lie further apart they may fall further. */
 #define AT_ONCE 1e-3
 
-static const sonde_rule_param params[] = {
-    SONDE__REAL(sonde__builtin_vanishing, threshold, "1e-7", 0, 1e30,
+static const sonde_rule_param vanishing_params[] = {
+    SONDE__REAL(vanishing, threshold, "1e-7", 0, 1e30,
                 "mean of |gradient| below which a gradient is tiny"),
-    SONDE__COUNT(sonde__builtin_vanishing, patience, "3", 1, 1e9,
-                 "observed steps in a row"),
-    SONDE__REAL(sonde__builtin_vanishing, relative, "1e-3", 0, 1e30,
+    SONDE__COUNT(vanishing, patience, "3", 1, 1e9, "observed steps in a row"),
+    SONDE__REAL(vanishing, relative, "1e-3", 0, 1e30,
                 "a gradient is tiny only below this share of the step's largest; 0: "
                 "regardless of the others"),
-    SONDE__REAL(sonde__builtin_vanishing, profile, "1e-4", 0, 1,
+    SONDE__REAL(vanishing, profile, "1e-4", 0, 1,
                 "ratio of the first to the last layer's gradient below which gradients "
                 "vanish; 0: do not check"),
-    SONDE__FLAG(sonde__builtin_vanishing, biases, "false",
-                "judge gradients of one dimension as well"),
-    SONDE__SMDEBUG(sonde__builtin_vanishing),
+    SONDE__FLAG(vanishing, biases, "false", "judge gradients of one dimension as well"),
+    SONDE__SMDEBUG(vanishing),
 };
-static const sonde_rule_need needs[] = {
+static const sonde_rule_need vanishing_needs[] = {
     {"gradients", SONDE_HOW_VITALS, false, SONDE__GRADIENTS, SONDE__AT_TIMES},
     {"losses", SONDE_HOW_VITALS, true, SONDE__LOSSES, SONDE__EACH_STEP}};
 
+/* --- the gradients of one step, from layer to layer -------------------------------- */
+
+/* Computes the means of this step. Returns the largest; negative: none was seen. */
+static double take_means(sonde_rule_run *run)
+{
+    double largest = -1.0;
+
+    SONDE__EACH (run, t) {
+        const sonde_vitals *v = t->vitals;
+        tensor_memory *memory = t->memory;
+
+        memory->seen = t->need == GRADIENTS && sonde__builtin_is_finite(v) &&
+                       !isnan(v->l1); /* NaN: smdebug saved other statistics */
+        if (memory->seen) {
+            const uint64_t n = sonde__builtin_nonzero(v);
+
+            memory->now = n > 0 ? v->l1 / (double)n : 0.0;
+            memory->alive = memory->alive || n > 0;
+            largest = fmax(largest, memory->now);
+        }
+    }
+    return largest;
+}
+
+/*
+ * The last tensor on the way to the input if gradients vanish on that way, else NULL.
+ * Gradients of weights are declared from output to input or in reverse; they vanish in the
+ * direction in which they shrink.
+ */
+static const sonde_rule_tensor *vanished_on_the_way(sonde_rule_run *run, double share)
+{
+    size_t layers = 0, down = 0, up = 0;
+    const sonde_rule_tensor *first = NULL, *last = NULL;
+    double start = 0.0, before = 0.0;
+
+    SONDE__EACH (run, t) {
+        const tensor_memory *memory = t->memory;
+
+        if (!memory->weight || !memory->seen || memory->now <= 0.0) {
+            continue;
+        }
+        if (layers++ == 0) {
+            first = t;
+            start = memory->now;
+        } else {
+            down += memory->now < before;
+            up += memory->now > before;
+        }
+        before = memory->now;
+        last = t;
+    }
+    return layers < LEAST_LAYERS                                    ? NULL
+           : 4 * down >= 3 * (layers - 1) && before < share * start ? last
+           : 4 * up >= 3 * (layers - 1) && start < share * before   ? first
+                                                                    : NULL;
+}
+
+/* True if weights before and after a tensor have gradients that are not small. */
+static bool is_branch(sonde_rule_run *run, const sonde_rule_tensor *tensor,
+                      double largest)
+{
+    const vanishing *state = sonde_rule_state(run);
+    const double least = fmax(state->threshold, state->relative * largest);
+    bool before = false, after = false;
+
+    SONDE__EACH (run, t) {
+        const tensor_memory *other = t->memory;
+
+        if (other->weight && other->seen && other->now >= least) {
+            before = before || t < tensor;
+            after = after || t > tensor;
+        }
+    }
+    return before && after;
+}
+
+static void describe(sonde_rule_run *run, const tensor_memory *memory, double largest,
+                     bool on_the_way)
+{
+    const vanishing *state = sonde_rule_state(run);
+    const double now = memory->now;
+
+    if (state->all) {
+        sonde_rule_say(
+            run,
+            "Look for dead units or saturated activations after it: lower the "
+            "learning rate, and check the loss and what is detached.",
+            "The gradients of all parameters have vanished: the mean of "
+            "|gradient| is %.3g here and nowhere above %.3g, so nothing learns.",
+            now, largest);
+    } else if (now <= 0.0) {
+        sonde_rule_say(run,
+                       "Look for dead units after it: lower the learning rate, or use a "
+                       "leaky activation.",
+                       "All elements of the gradient have become exactly 0, while the "
+                       "mean of another is %.3g: this parameter no longer learns.",
+                       largest);
+    } else if (on_the_way) {
+        sonde_rule_say(run, NULL,
+                       "From the output to this layer the mean of |gradient| shrinks to "
+                       "%.2g times its value (here %.3g): the first layers hardly learn.",
+                       now / largest, now);
+    } else {
+        sonde_rule_say(run, NULL,
+                       "The mean of |gradient| is %.3g, while the largest of this step "
+                       "is %.3g: this parameter hardly learns.",
+                       now, largest);
+    }
+}
+
+/* --- the rule ---------------------------------------------------------------------- */
+
 static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
 {
-    sonde__builtin_vanishing *state = sonde_rule_state(run);
+    vanishing *state = sonde_rule_state(run);
 
     (void)diag;
     state->smdebug =
@@ -78,26 +209,48 @@ static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
     return SONDE_OK;
 }
 
+/* True if the trial has vital signs of the tensor, with elements that are not 0, from before
+ * the first step that is judged. */
+static bool was_nonzero(const sonde_rule_run *run, uint32_t id)
+{
+    int64_t *steps = NULL, begin = 0;
+    sonde_vitals *vitals = NULL;
+    size_t count = 0;
+    bool was = false;
+    sonde_trial *trial = sonde__rule_trial(run, &begin);
+
+    if (trial == NULL || begin <= 0 ||
+        sonde_trial_vitals_series(trial, id, SONDE_MODE_GLOBAL, -1, 0, begin, &steps,
+                                  &vitals, &count, NULL) != SONDE_OK) {
+        return false;
+    }
+    for (size_t i = 0; i < count && !was; i++) {
+        was = sonde_vitals_are_norms(&vitals[i]) ? vitals[i].abs_max > 0.0
+                                                 : vitals[i].zero < vitals[i].count;
+    }
+    sonde_trial_free(steps);
+    sonde_trial_free(vitals);
+    return was;
+}
+
 static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
 {
-    sonde__builtin_vanishing *state = sonde_rule_state(run);
-    const sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
-    const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
-    sonde__builtin_vanishing_memory *memory = tensors[i].memory;
+    const vanishing *state = sonde_rule_state(run);
+    const sonde_rule_tensor *t = sonde__builtin_at(run, i);
+    const sonde_tensor_info *info = sonde_rule_info(run, t->id);
+    tensor_memory *memory = t->memory;
 
     (void)diag;
-    if (tensors[i].need != SONDE__VANISHING_GRADIENTS) {
-        return SONDE_OK;
+    if (t->need == GRADIENTS) {
+        memory->alive = was_nonzero(run, t->id);
+        memory->weight = info->rank >= 2 && strncmp(info->name, "Accum___", 8) != 0;
+        memory->judged = info->rank >= 2 || state->biases;
     }
-    memory->alive = sonde__builtin_was_nonzero(run, tensors[i].id);
-    memory->weight = info->rank >= 2 && strncmp(info->name, "Accum___", 8) != 0;
-    memory->judged = memory->weight || info->rank >= 2 || state->biases;
-    state->layers += memory->weight;
     return SONDE_OK;
 }
 
 /* The number of steps in a row at which it was small, with this one. */
-static int64_t last_small(sonde__builtin_vanishing_memory *memory, bool small)
+static int64_t last_small(tensor_memory *memory, bool small)
 {
     if (!small) {
         memory->small = 0;
@@ -111,20 +264,14 @@ static int64_t last_small(sonde__builtin_vanishing_memory *memory, bool small)
 }
 
 /* The mean of the losses of this step, if it has any. */
-static void take_loss(sonde__builtin_vanishing *state, const sonde_rule_tensor *tensors,
-                      size_t count)
+static void take_loss(sonde_rule_run *run, vanishing *state)
 {
     double sum = 0.0;
     size_t losses = 0;
 
-    for (size_t i = 0; i < count; i++) {
-        const sonde_vitals *v = tensors[i].vitals;
-
-        if (tensors[i].need == SONDE__VANISHING_LOSSES && v != NULL && v->count > 0 &&
-            sonde__builtin_bad(v) == 0) {
-            sum += fabs(v->mean);
-            losses++;
-        }
+    SONDE__EACH_FINITE (run, t, LOSSES) {
+        sum += fabs(t->vitals->mean);
+        losses++;
     }
     if (losses > 0) {
         state->loss = sum / (double)losses;
@@ -132,7 +279,7 @@ static void take_loss(sonde__builtin_vanishing *state, const sonde_rule_tensor *
     }
 }
 
-static bool has_learnt(const sonde__builtin_vanishing *state)
+static bool has_learnt(const vanishing *state)
 {
     return state->loss < LOSS_END || state->loss < LOSS_PART * state->first_loss;
 }
@@ -140,7 +287,7 @@ static bool has_learnt(const sonde__builtin_vanishing *state)
 /* True if all gradients of this step have vanished; largest: their largest mean. */
 static bool all_vanished(sonde_rule_run *run, double largest)
 {
-    sonde__builtin_vanishing *state = sonde_rule_state(run);
+    vanishing *state = sonde_rule_state(run);
     const int64_t steps = sonde__builtin_steps_since(run, &state->last);
     const bool small = largest < state->threshold;
     const bool began =
@@ -155,56 +302,28 @@ static bool all_vanished(sonde_rule_run *run, double largest)
 /* The condition that smdebug documents. */
 static void judge_as_smdebug(sonde_rule_run *run)
 {
-    const sonde__builtin_vanishing *state = sonde_rule_state(run);
-    const sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
+    const vanishing *state = sonde_rule_state(run);
 
-    SONDE__EACH (run, i) {
-        const sonde_vitals *v = tensors[i].vitals;
-        const bool finite = v != NULL && v->count > 0 && sonde__builtin_bad(v) == 0;
-        const double mean = finite ? v->l1 / (double)v->count : (double)NAN;
+    SONDE__EACH_FINITE (run, t, GRADIENTS) {
+        const double mean = t->vitals->l1 / (double)t->vitals->count;
 
-        if (tensors[i].need == SONDE__VANISHING_GRADIENTS && mean < state->threshold &&
-            sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "abs_mean", mean,
-                             state->threshold)) {
-            sonde_rule_say(run, NULL, "The mean of |gradient| is %.3g, below %.3g.", mean,
-                           state->threshold);
+        if (mean < state->threshold) {
+            sonde__rule_report(
+                run, t, SONDE__SURE(ERROR), "abs_mean", mean, state->threshold, NULL,
+                "The mean of |gradient| is %.3g, below %.3g.", mean, state->threshold);
         }
     }
-}
-
-static bool any_seen(const sonde_rule_tensor *tensors, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (((const sonde__builtin_vanishing_memory *)tensors[i].memory)->seen) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static const sonde__rule_terms *terms_of(const sonde__builtin_vanishing *state,
-                                         const sonde_rule_tensor *tensors, size_t count,
-                                         size_t i, double largest)
-{
-    return !state->all &&
-                   sonde__builtin_vanishing_is_branch(state, tensors, count, i, largest)
-               ? &unused
-               : &vanished;
 }
 
 static void judge(sonde_rule_run *run, double largest)
 {
-    const sonde__builtin_vanishing *state = sonde_rule_state(run);
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    const vanishing *state = sonde_rule_state(run);
     const bool all = all_vanished(run, largest);
-    const size_t far =
-        state->layers >= SONDE__VANISHING_LEAST_LAYERS && state->profile > 0
-            ? sonde__builtin_vanishing_vanished_on_the_way(tensors, count, state->profile)
-            : count;
+    const sonde_rule_tensor *far =
+        state->profile > 0 ? vanished_on_the_way(run, state->profile) : NULL;
 
-    for (size_t i = 0; i < count; i++) {
-        sonde__builtin_vanishing_memory *memory = tensors[i].memory;
+    SONDE__EACH (run, t) {
+        tensor_memory *memory = t->memory;
         const bool tiny =
             memory->now > 0.0 && memory->now < state->threshold &&
             (state->relative <= 0.0 || memory->now < state->relative * largest);
@@ -214,30 +333,29 @@ static void judge(sonde_rule_run *run, double largest)
             continue;
         }
         memory->mattered = memory->mattered || memory->now >= state->relative * largest;
-        if (last_small(memory, tiny || gone || all || i == far) < state->patience) {
-            sonde__rule_clear(run, i);
-        } else if (sonde__rule_suspect(
-                       run, i, terms_of(state, tensors, count, i, largest), "abs_mean",
-                       memory->now,
-                       i == far && !tiny ? state->profile * largest : state->threshold)) {
-            sonde__builtin_vanishing_report(run, memory, largest, i == far && !tiny);
+        if (last_small(memory, tiny || gone || all || t == far) < state->patience) {
+            sonde__rule_clear(run, t);
+        } else if (sonde__rule_holds(
+                       run, t,
+                       !all && !memory->mattered && is_branch(run, t, largest)
+                           ? &unused
+                           : &vanished,
+                       "abs_mean", memory->now,
+                       t == far && !tiny ? state->profile * largest : state->threshold)) {
+            describe(run, memory, largest, t == far && !tiny);
         }
     }
 }
 
 /* Whether any gradient of this step can be judged. */
-static void note_bad(sonde_rule_run *run, const sonde_rule_tensor *tensors, size_t count)
+static void note_bad(sonde_rule_run *run)
 {
-    sonde__builtin_vanishing *state = sonde_rule_state(run);
+    vanishing *state = sonde_rule_state(run);
     size_t bad = 0, finite = 0;
 
-    for (size_t i = 0; i < count; i++) {
-        const sonde_vitals *v = tensors[i].vitals;
-
-        if (tensors[i].need == SONDE__VANISHING_GRADIENTS && v != NULL && v->count > 0) {
-            bad += sonde__builtin_bad(v) > 0;
-            finite += sonde__builtin_bad(v) == 0;
-        }
+    SONDE__EACH_SEEN (run, t, GRADIENTS) {
+        bad += sonde__builtin_bad(t->vitals) > 0;
+        finite += sonde__builtin_is_finite(t->vitals);
     }
     if (finite > 0) {
         state->bad = false;
@@ -249,7 +367,7 @@ static void note_bad(sonde_rule_run *run, const sonde_rule_tensor *tensors, size
 
 static void finish(sonde_rule_run *run)
 {
-    const sonde__builtin_vanishing *state = sonde_rule_state(run);
+    const vanishing *state = sonde_rule_state(run);
 
     if (state->bad) {
         sonde_rule_lacked(run,
@@ -261,32 +379,30 @@ static void finish(sonde_rule_run *run)
 
 static void step(sonde_rule_run *run)
 {
-    sonde__builtin_vanishing *state = sonde_rule_state(run);
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    vanishing *state = sonde_rule_state(run);
 
-    note_bad(run, tensors, count);
+    note_bad(run);
     if (state->smdebug) {
         judge_as_smdebug(run);
         return;
     }
-    take_loss(state, tensors, count);
-    const double largest = sonde__builtin_vanishing_take_means(tensors, count);
+    take_loss(run, state);
+    const double largest = take_means(run);
 
-    if (any_seen(tensors, count)) {
+    if (largest >= 0.0) {
         judge(run, largest);
     }
 }
 
 const sonde_rule sonde__builtin_vanishing_gradient = {
-    SONDE__RULE("VanishingGradient", sonde__builtin_vanishing),
+    SONDE__RULE("VanishingGradient", vanishing),
     .summary = "a gradient is too small for its parameter to learn",
     .condition =
         "Over `patience` observed steps, the mean of |gradient| (of elements that are not 0) is below `threshold` and below `relative` times the step's largest; or all elements have become 0; or all gradients are below `threshold` from the first step on or from one step to the next, while the loss is not near 0; or gradients shrink by a factor of `profile` from the last layer to the first. It waits for training: a note where training goes well, nothing where the gradient grows. A note for a gradient that was never above `relative` times the step's largest while weights before and after its own have larger ones: a branch that the data do not use. With `smdebug`, which `threshold` alone implies: the mean of |gradient| of any gradient is below `threshold` at any step.",
     .advice = "Use ReLU-like activations, normalisation or residual connections, and an "
               "initialisation that preserves the variance.",
     .modes = SONDE__TRAIN,
-    .tensor_size = sizeof(sonde__builtin_vanishing_memory),
+    .tensor_size = sizeof(tensor_memory),
     .init = init,
     .wants = sonde__builtin_wants_role,
     .bind = bind,

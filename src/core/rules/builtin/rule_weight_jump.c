@@ -18,16 +18,9 @@
  * losses.
  */
 #include "rules/builtin/builtin.h"
-#include "rules/builtin/builtin_values.h"
-#include "rules/builtin/builtin_vitals.h"
-#include "rules/builtin/series.h"
 #include "rules/context.h"
 
-#include "base/fail.h"
 #include "base/macros.h"
-#include "base/memory.h"
-
-#include <math.h>
 
 enum { WEIGHTS = 0, LOSSES = 1, SAMPLE = 256, MOST_WEIGHTS = 256, WAIT = 5, BEFORE = 10 };
 #define WORSE 0.1
@@ -45,19 +38,20 @@ typedef struct weight_jump {
 } weight_jump;
 
 typedef struct tensor_memory {
-    float *before;
     size_t count;
     int64_t last, moves; /* steps at which it moved */
-    double now, largest; /* d; negative: none at this step */
+    bool seen;           /* at this step and at the one before */
+    double now, largest; /* d */
+    float before[SAMPLE];
 } tensor_memory;
 
-static const sonde_rule_param params[] = {
+static const sonde_rule_param weight_jump_params[] = {
     SONDE__REAL(weight_jump, factor, "10", 1, 1e300,
                 "multiple of the largest step that a weight took before"),
     SONDE__COUNT(weight_jump, least, "10", 1, 1e9,
                  "steps of a weight before it is judged"),
 };
-static const sonde_rule_need needs[] = {
+static const sonde_rule_need weight_jump_needs[] = {
     {"weights", SONDE_HOW_RAW, false, SONDE__WEIGHTS, SONDE__IN_PAIRS},
     {"losses", SONDE_HOW_VITALS, true, SONDE__LOSSES, SONDE__EACH_STEP}};
 
@@ -75,30 +69,17 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
     return need == WEIGHTS && info->rank < 2 ? SONDE_RULE_IGNORE : need;
 }
 
-static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
-{
-    const sonde_rule_tensor *tensor = &sonde__builtin_tensors(run)[i];
-    tensor_memory *memory = tensor->memory;
-
-    if (tensor->need == LOSSES) {
-        return SONDE_OK;
-    }
-    memory->now = -1.0;
-    memory->before = sonde__calloc(SAMPLE, sizeof *memory->before);
-    return memory->before != NULL ? SONDE_OK : sonde__fail_nomem(diag, "WeightJump");
-}
-
 static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
                     const sonde_observation *seen)
 {
     tensor_memory *memory = tensor->memory;
     double values[SAMPLE], change = 0.0, pruned = 0.0;
+    const size_t count = sonde__builtin_sample_first(seen, SAMPLE, values);
 
-    if (seen->view == NULL || seen->at.micro_batch != 0 || seen->at.replica != 0) {
+    (void)run;
+    if (count == 0) {
         return;
     }
-    const int64_t since = memory->last > 0 ? seen->at.mode_step + 1 - memory->last : 0;
-    size_t count = sonde__builtin_sample(seen->view, SAMPLE, values);
     for (size_t i = 0; i < count; i++) {
         const double d = values[i] - (double)memory->before[i];
 
@@ -106,23 +87,12 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
         pruned += fabs(values[i]) < NEAR * fabs((double)memory->before[i]) ? d * d : 0.0;
         memory->before[i] = (float)values[i];
     }
-    (void)run;
     change = pruned > PRUNED * change ? fmax(change - pruned, 0.0) : change;
-    memory->now = since == 1 && count == memory->count ? sqrt(change) : -1.0;
+    memory->now = sqrt(change);
+    memory->seen = memory->last > 0 && seen->at.mode_step == memory->last &&
+                   count == memory->count && isfinite(memory->now);
     memory->count = count;
     memory->last = seen->at.mode_step + 1;
-}
-
-/* The mean of the last BEFORE losses at most; NaN if there is none. */
-static double mean_loss(const sonde__builtin_recent *losses)
-{
-    const int64_t all = SONDE_MIN(losses->count, BEFORE);
-    double sum = 0.0;
-
-    for (int64_t i = 1; i <= all; i++) {
-        sum += losses->value[(losses->count - i) % SONDE__RECENT];
-    }
-    return all > 0 ? sum / (double)all : (double)NAN;
 }
 
 /* Ends the wait after a jump. worse: that is known. */
@@ -134,46 +104,33 @@ static void report(sonde_rule_run *run, bool worse)
                       after <= state->before + WORSE * fabs(state->before);
 
     state->waited = -1;
-    if (sonde_rule_found(run, state->farthest,
-                         good ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_ERROR, "step",
-                         state->most, state->factor)) {
-        sonde_rule_say(run, NULL,
+    sonde__rule_report(run, sonde__builtin_at(run, state->farthest),
+                       good ? SONDE__SURE(NOTE) : SONDE__SURE(ERROR), "step", state->most,
+                       state->factor, NULL,
                        "Most weights moved by %.3g times their largest step before; this "
                        "one by %.3g times%s.",
                        state->median, state->most,
                        good ? ". The loss is as good as before" : "");
-    }
 }
 
 /* Takes the loss of the step: of the whole, else the first one. */
 static void take_loss(sonde_rule_run *run)
 {
     weight_jump *state = sonde_rule_state(run);
-    const sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
-    const sonde_vitals *loss = NULL;
+    const sonde_vitals *loss = sonde__builtin_loss_of(run, LOSSES, false);
 
-    SONDE__EACH (run, i) {
-        const sonde_vitals *v = tensors[i].need == LOSSES ? tensors[i].vitals : NULL;
-
-        if (v != NULL && v->count > 0 &&
-            (loss == NULL ||
-             sonde__builtin_loss_kind(run, tensors[i].id) == SONDE__LOSS_WHOLE)) {
-            loss = v;
-        }
-    }
     if (loss == NULL) {
         return;
     }
+    const bool bad = sonde__builtin_bad(loss) > 0;
     if (state->waited >= 0) {
-        const bool bad = sonde__builtin_bad(loss) > 0;
-
         state->after += bad ? 0.0 : loss->mean;
         state->waited++;
         if (bad || state->waited >= WAIT) {
             report(run, bad);
         }
     }
-    if (sonde__builtin_bad(loss) == 0) {
+    if (!bad) {
         sonde__builtin_recent_take(&state->losses, loss->mean);
     }
 }
@@ -196,7 +153,7 @@ static void take_jump(sonde_rule_run *run, size_t farthest, double most, double 
     state->farthest = farthest;
     state->most = most;
     state->median = median;
-    state->before = mean_loss(&state->losses);
+    state->before = sonde__builtin_recent_mean(&state->losses, BEFORE);
     state->after = 0.0;
     state->waited = 0;
     if (isnan(state->before)) {
@@ -208,46 +165,33 @@ static void step(sonde_rule_run *run)
 {
     const weight_jump *state = sonde_rule_state(run);
     size_t judged = 0, farthest = 0;
-    sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
     double ratios[MOST_WEIGHTS], most = 0.0;
 
     take_loss(run);
     if (sonde__rule_only_losses(run)) {
         return;
     }
-    SONDE__EACH (run, i) {
-        tensor_memory *memory = tensors[i].memory;
-        const double now = memory->now;
+    SONDE__EACH_OF (run, t, WEIGHTS) {
+        tensor_memory *memory = t->memory;
 
-        if (tensors[i].need == LOSSES) {
+        if (!memory->seen) {
             continue;
         }
-        memory->now = -1.0;
-        if (!(now >= 0.0) || !isfinite(now)) {
-            continue;
-        }
+        memory->seen = false;
         if (memory->moves >= state->least && judged < MOST_WEIGHTS) {
-            const double ratio = now / memory->largest;
+            const double ratio = memory->now / memory->largest;
 
-            farthest = ratio > most ? i : farthest;
+            farthest = ratio > most ? sonde__builtin_index(run, t) : farthest;
             most = fmax(most, ratio);
             ratios[judged++] = ratio;
         }
-        memory->moves += now > 0.0;
-        memory->largest = fmax(memory->largest, now);
-    }
-    if (judged == 0) {
-        return;
+        memory->moves += memory->now > 0.0;
+        memory->largest = fmax(memory->largest, memory->now);
     }
     sonde__builtin_sort(ratios, judged);
-    if (ratios[judged / 2] > state->factor) {
+    if (judged > 0 && ratios[judged / 2] > state->factor) {
         take_jump(run, farthest, most, ratios[judged / 2]);
     }
-}
-
-static void destroy(sonde_rule_run *run)
-{
-    sonde__builtin_free_each(run, offsetof(tensor_memory, before));
 }
 
 const sonde_rule sonde__builtin_weight_jump = {
@@ -261,9 +205,7 @@ const sonde_rule sonde__builtin_weight_jump = {
     .tensor_size = sizeof(tensor_memory),
     .wants = wants,
     .init = init,
-    .bind = bind,
     .observe = observe,
     .step = step,
     .finish = finish,
-    .destroy = destroy,
 };

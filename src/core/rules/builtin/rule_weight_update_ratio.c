@@ -1,45 +1,53 @@
 /*
  * WeightUpdateRatio - a weight's updates are too large or too small for it.
  *
- * This file measures by how much each weight changes; update_ratio.h says how, and
- * update_large.c, update_small.c, update_fast.c and update_slow.c say what they report.
+ * This file measures by how much each weight changes, as update_ratio.h says, and judges
+ * each weight by itself; update_rates.c judges all weights of a step together.
  *
  * Evidence: raw weights, and losses. Without raw weights, vital signs bound |w - w'| from
  * below by the change of the norm and of the mean, and so can show that an update is
  * large, nothing else.
  */
 #include "rules/builtin/update_ratio.h"
-#include "rules/builtin/builtin.h"
-#include "rules/builtin/builtin_values.h"
-#include "rules/builtin/builtin_vitals.h"
-
-#include "base/fail.h"
-#include "base/memory.h"
-
-#include <math.h>
 
 #define LEAST_RMS 1e-2
+#define AT_ONCE 100.0
 enum { WEIGHTS = 0, LOSSES = 1, SAMPLE = 512 };
 
 typedef sonde__builtin_update_ratio update_ratio;
 
+SONDE__TERMS(too_large, NOTE, ERROR, ERROR, NOTE, NOTE);
+SONDE__TERMS(too_small, NOTE, WARNING, WARNING, NOTE, WARNING);
+
+/* One weight's change from w' to w. */
+typedef struct update {
+    double change, norm; /* |w - w'| and |w'| */
+    double steps;        /* k / num_steps, at least 1 */
+    double count;        /* elements */
+    bool exact;          /* false: change is a lower bound, from vital signs */
+    double ratio;        /* r */
+    double tame;         /* r with |w'| of at least a root mean square of 1e-2, so that
+                            weights that begin at 0 may rise */
+} update;
+
 typedef struct tensor_memory {
-    double *raw; /* sample of w' */
     size_t raw_count;
     int64_t raw_age, vitals_age;
     int64_t raw_last, vitals_last; /* see sonde__builtin_steps_since */
-    int64_t large, small;          /* comparisons in a row */
-    sonde__builtin_update_past past;
-    double change; /* |w - w'| of this step by raw values; NaN: none */
+    int64_t large, small;          /* comparisons in a row; small ones: */
+    double first;                  /* r at the beginning of them */
+    double last;                   /* r of the comparison before */
+    bool slowly;                   /* r has fallen below the threshold step by step */
+    bool compared;                 /* at this step, by raw values: */
+    update update;
     double even;   /* see sonde__builtin_updates */
-    double steps;  /* k / num_steps of it */
-    double norm;   /* |w'| */
     double across; /* |w - w'| less its part along -w', as weight decay makes it */
     sonde_vitals before;
     bool has_before;
+    double raw[SAMPLE]; /* of w' */
 } tensor_memory;
 
-static const sonde_rule_param params[] = {
+static const sonde_rule_param update_ratio_params[] = {
     SONDE__COUNT(update_ratio, num_steps, "1", 1, 1e9, "observed steps between w' and w"),
     SONDE__REAL(update_ratio, large_threshold, "10", 0, 1e300,
                 "largest acceptable ratio"),
@@ -55,12 +63,9 @@ static const sonde_rule_param params[] = {
                  "comparisons in a row below small_threshold"),
     SONDE__SMDEBUG(update_ratio),
 };
-/* update_slow.c judges the first 40 comparisons. */
-#define FIRST_AND_PAIRS                                                                  \
-    {                                                                                    \
-        .first = 50, .every = 100, .row = 2, .row_every = 100                            \
-    }
-static const sonde_rule_need needs[] = {
+/* The first 40 comparisons are judged together. */
+#define FIRST_AND_PAIRS SONDE__WHEN(.first = 50, .every = 100, .row = 2, .row_every = 100)
+static const sonde_rule_need update_ratio_needs[] = {
     {"weights", SONDE_HOW_VITALS | SONDE_HOW_RAW, false, SONDE__WEIGHTS, FIRST_AND_PAIRS},
     {"losses", SONDE_HOW_VITALS, true, SONDE__LOSSES, SONDE__EACH_STEP}};
 
@@ -94,15 +99,12 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     const update_ratio *state = sonde_rule_state(run);
     tensor_memory *memory = tensor->memory;
     double values[SAMPLE], change = 0.0, norm = 0.0, sum = 0.0, along = 0.0;
+    const size_t count = sonde__builtin_sample_first(seen, SAMPLE, values);
 
-    if (seen->view == NULL || seen->at.micro_batch != 0 || seen->at.replica != 0) {
+    memory->raw_age += count > 0;
+    if (count == 0 || (memory->raw_count > 0 && memory->raw_age < state->num_steps)) {
         return;
     }
-    memory->raw_age++;
-    if (memory->raw_count > 0 && memory->raw_age < state->num_steps) {
-        return;
-    }
-    const size_t count = sonde__builtin_sample(seen->view, SAMPLE, values);
     for (size_t i = 0; i < count; i++) {
         const double d = values[i] - memory->raw[i];
 
@@ -114,72 +116,121 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     }
     memory->raw_age = 0;
     along = fmin(along, 0.0);
-    memory->norm = sqrt(norm);
     memory->across = sqrt(fmax(change - (norm > 0.0 ? along * along / norm : 0.0), 0.0));
-    memory->steps = steps_between(run, &memory->raw_last);
-    memory->change = memory->raw_count != count ? (double)NAN : sqrt(change);
     memory->even = change > 0.0 ? sum * sum / (change * (double)count) : 0.0;
+    memory->update = (update){.change = sqrt(change),
+                              .norm = sqrt(norm),
+                              .steps = steps_between(run, &memory->raw_last),
+                              .count = (double)count,
+                              .exact = true};
+    memory->compared = memory->raw_count == count && isfinite(change);
     memory->raw_count = count;
 }
 
-static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
+/*
+ * Fires when r is above large_threshold at `patience` comparisons in a row. With smdebug, r
+ * is not divided by the steps between, and weights near 0 count in full.
+ */
+static void judge_large(sonde_rule_run *run, const sonde_rule_tensor *t, const update *u)
 {
-    sonde_rule_tensor *tensor = &sonde__builtin_tensors(run)[i];
-    tensor_memory *memory = tensor->memory;
+    const update_ratio *state = sonde_rule_state(run);
+    tensor_memory *memory = t->memory;
+    const double ratio = state->smdebug ? u->ratio : u->ratio / u->steps;
+    const double judged = state->smdebug ? ratio : u->tame / u->steps;
 
-    if (tensor->need == WEIGHTS) {
-        memory->raw = sonde__calloc(SAMPLE, sizeof *memory->raw);
+    memory->large = judged > state->large_threshold ? memory->large + 1 : 0;
+    if (memory->large >= state->patience) {
+        sonde__rule_report(run, t, state->smdebug ? SONDE__SURE(ERROR) : &too_large,
+                           "update_ratio", ratio, state->large_threshold,
+                           "Lower the learning rate, or clip gradients.",
+                           "It changed by %s%.3g times its own size.",
+                           u->exact && u->steps <= 1.0 ? "" : "at least ", ratio);
     }
-    return tensor->need != WEIGHTS || memory->raw != NULL
-               ? SONDE_OK
-               : sonde__fail_nomem(diag, "WeightUpdateRatio");
 }
 
-/* |w - w'| from below. */
-static double least_change(const sonde_vitals *now, const sonde_vitals *before)
+/*
+ * Fires when 0 < r < small_threshold (a weight that does not change at all is
+ * FrozenParameter's) at small_patience comparisons in a row in which r has not doubled: a
+ * weight after a branch that begins at 0 wakes slowly. A note where r has fallen there step
+ * by step, from above small_threshold, each time to more than 1 / AT_ONCE of its value: so
+ * ends training whose loss has reached 0, or a schedule. With smdebug, r = 0 counts.
+ */
+static void judge_small(sonde_rule_run *run, const sonde_rule_tensor *t, const update *u)
 {
-    const double n = (double)sonde__builtin_finite(now);
-    const double by_norm = fabs(sqrt(now->sumsq) - sqrt(before->sumsq));
-    const double by_mean = fabs(now->mean - before->mean) * sqrt(n);
+    const update_ratio *state = sonde_rule_state(run);
+    tensor_memory *memory = t->memory;
+    const double ratio = u->ratio;
+    const bool small =
+        u->exact && (ratio > 0.0 || state->smdebug) && ratio < state->small_threshold;
 
-    return fmax(by_norm, by_mean);
+    if (!small || memory->small == 0 || ratio > 2.0 * memory->first) {
+        memory->small = 0;
+        memory->first = ratio;
+    }
+    if (small && memory->last >= state->small_threshold) {
+        memory->slowly = ratio * AT_ONCE > memory->last;
+    }
+    memory->last = u->exact ? ratio : memory->last;
+    memory->small += small;
+    if (memory->small >= state->small_patience) {
+        sonde__rule_report(run, t,
+                           state->smdebug   ? SONDE__SURE(WARNING)
+                           : memory->slowly ? SONDE__SURE(NOTE)
+                                            : &too_small,
+                           "update_ratio", ratio, state->small_threshold,
+                           "Raise the learning rate.",
+                           "It changed by only %.3g times its own size.", ratio);
+    }
 }
 
-/* Judges weight i by itself; one with raw values is among the weights of the step. */
-static void judge(sonde_rule_run *run, size_t i, tensor_memory *memory,
-                  sonde__builtin_update update)
+/* Judges a weight by itself; one with raw values is among the weights of the step. */
+static void judge(sonde_rule_run *run, const sonde_rule_tensor *t, update u)
 {
-    const double even = memory->even;
     update_ratio *state = sonde_rule_state(run);
+    const tensor_memory *memory = t->memory;
     sonde__builtin_updates *all = &state->step;
 
-    update.ratio = update.change / (update.norm + state->epsilon);
-    update.tame = update.change /
-                  (fmax(update.norm, LEAST_RMS * sqrt(update.count)) + state->epsilon);
-    sonde__builtin_update_large(run, i, &update, &memory->large);
-    sonde__builtin_update_small(run, i, &update, &memory->small, &memory->past);
-    if (update.exact && update.count > 1.0 && all->count < SONDE__UPDATE_WEIGHTS) {
-        const double tame = update.tame / update.steps;
+    u.ratio = u.change / (u.norm + state->epsilon);
+    u.tame = u.change / (fmax(u.norm, LEAST_RMS * sqrt(u.count)) + state->epsilon);
+    judge_large(run, t, &u);
+    judge_small(run, t, &u);
+    if (u.exact && u.count > 1.0 && all->count < SONDE__UPDATE_WEIGHTS) {
+        const double tame = u.tame / u.steps, count = (double)all->count;
 
-        all->even = (all->even * (double)all->count + even) / (double)(all->count + 1);
+        all->even = (all->even * count + memory->even) / (count + 1.0);
         all->ratios[all->count++] = tame;
-        all->elements += update.count;
-        all->fastest = tame >= all->largest ? i : all->fastest;
+        all->elements += u.count;
+        all->fastest = tame >= all->largest ? sonde__builtin_index(run, t) : all->fastest;
         all->largest = fmax(all->largest, tame);
-        all->largest_between = fmax(all->largest_between, update.tame);
-        if (update.change > 0.0) {
-            all->across = fmax(all->across, update.tame * memory->across / update.change);
+        all->largest_between = fmax(all->largest_between, u.tame);
+        if (u.change > 0.0) {
+            all->across = fmax(all->across, u.tame * memory->across / u.change);
         }
     }
 }
 
-static void keep_vitals(sonde_rule_run *run, tensor_memory *memory,
-                        const sonde_vitals *now)
+static void take_weight(sonde_rule_run *run, const sonde_rule_tensor *t)
 {
     const update_ratio *state = sonde_rule_state(run);
+    const sonde_vitals *now = t->vitals;
+    tensor_memory *memory = t->memory;
+    const bool finite = sonde__builtin_is_finite(now);
 
-    memory->vitals_age++;
-    if (!memory->has_before || memory->vitals_age >= state->num_steps) {
+    if (memory->compared) {
+        judge(run, t, memory->update);
+    } else if (finite && memory->has_before &&
+               memory->vitals_age + 1 >= state->num_steps) {
+        int64_t last = memory->vitals_last;
+
+        judge(run, t,
+              (update){.change = sonde__builtin_least_change(now, &memory->before),
+                       .norm = sqrt(memory->before.sumsq),
+                       .steps = steps_between(run, &last),
+                       .count = (double)now->count});
+    }
+    memory->compared = false;
+    memory->vitals_age += finite;
+    if (finite && (!memory->has_before || memory->vitals_age >= state->num_steps)) {
         (void)sonde__builtin_steps_since(run, &memory->vitals_last);
         memory->before = *now;
         memory->has_before = true;
@@ -187,83 +238,20 @@ static void keep_vitals(sonde_rule_run *run, tensor_memory *memory,
     }
 }
 
-static void take_weight(sonde_rule_run *run, size_t i, const sonde_rule_tensor *tensor)
-{
-    const update_ratio *state = sonde_rule_state(run);
-    const sonde_vitals *now = tensor->vitals;
-    tensor_memory *memory = tensor->memory;
-    const bool finite = now != NULL && sonde__builtin_bad(now) == 0 && now->count > 0;
-
-    if (memory->raw_count > 0 && memory->raw_age == 0 && isfinite(memory->change)) {
-        judge(run, i, memory,
-              (sonde__builtin_update){.change = memory->change,
-                                      .norm = memory->norm,
-                                      .steps = memory->steps,
-                                      .count = (double)memory->raw_count,
-                                      .exact = true});
-    } else if (finite && memory->has_before &&
-               memory->vitals_age + 1 >= state->num_steps) {
-        int64_t last = memory->vitals_last;
-
-        judge(run, i, memory,
-              (sonde__builtin_update){.change = least_change(now, &memory->before),
-                                      .norm = sqrt(memory->before.sumsq),
-                                      .steps = steps_between(run, &last),
-                                      .count = (double)now->count});
-    }
-    memory->change = NAN;
-    if (finite) {
-        keep_vitals(run, memory, now);
-    }
-}
-
-/* Judges all weights of the step together. */
-static void judge_step(sonde_rule_run *run)
-{
-    update_ratio *state = sonde_rule_state(run);
-    sonde__builtin_updates *all = &state->step;
-
-    if (all->count > 0 && isfinite(all->loss) && state->num_steps == 1) {
-        sonde__builtin_sort(all->ratios, all->count);
-        if (state->fast > 0.0) {
-            sonde__builtin_update_fast_step(run, all->ratios[all->count / 2]);
-        }
-        sonde__builtin_update_slow_step(run);
-    }
-    if (isfinite(all->loss)) {
-        sonde__builtin_update_fast_loss(&state->fast_state, all->loss);
-    }
-}
-
 static void step(sonde_rule_run *run)
 {
     update_ratio *state = sonde_rule_state(run);
-    sonde__builtin_updates *all = &state->step;
-    sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
+    const sonde_vitals *loss = sonde__builtin_loss_of(run, LOSSES, true);
 
     state->from_start =
         state->seen ? state->from_start : sonde_rule_at(run)->mode_step == 0;
     state->seen = true;
-    all->count = 0;
-    all->largest = all->largest_between = all->elements = all->even = all->across = 0.0;
-    all->loss = NAN;
-    SONDE__EACH (run, i) {
-        const sonde_vitals *v = tensors[i].vitals;
-
-        if (tensors[i].need == WEIGHTS) {
-            take_weight(run, i, &tensors[i]);
-        } else if (v != NULL && sonde__builtin_finite(v) > 0 &&
-                   (isnan(all->loss) ||
-                    sonde__builtin_loss_kind(run, tensors[i].id) == SONDE__LOSS_WHOLE)) {
-            all->loss = v->mean;
-        }
+    state->step = (sonde__builtin_updates){
+        .fastest = state->step.fastest, .loss = loss != NULL ? loss->mean : (double)NAN};
+    SONDE__EACH_OF (run, t, WEIGHTS) {
+        take_weight(run, t);
     }
-    judge_step(run);
-}
-
-static void destroy(sonde_rule_run *run)
-{
-    sonde__builtin_free_each(run, offsetof(tensor_memory, raw));
+    sonde__builtin_update_judge(run);
 }
 
 const sonde_rule sonde__builtin_weight_update_ratio = {
@@ -276,8 +264,6 @@ const sonde_rule sonde__builtin_weight_update_ratio = {
     .tensor_size = sizeof(tensor_memory),
     .init = init,
     .wants = sonde__builtin_wants_role,
-    .bind = bind,
     .observe = observe,
     .step = step,
-    .destroy = destroy,
 };

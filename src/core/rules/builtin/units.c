@@ -3,7 +3,6 @@
  */
 #include "rules/builtin/units.h"
 #include "rules/builtin/builtin.h"
-#include "rules/builtin/builtin_values.h"
 
 #include "base/macros.h"
 #include "base/memory.h"
@@ -69,7 +68,6 @@ bool sonde__builtin_units_take(sonde__builtin_units *units, const sonde_view *vi
                                double low, double high)
 {
     const int64_t inner = places(view);
-    sonde__builtin_reader reader;
     double values[SONDE__CHUNK];
     int64_t left = inner, unit = 0;
 
@@ -79,9 +77,8 @@ bool sonde__builtin_units_take(sonde__builtin_units *units, const sonde_view *vi
     if (!sonde__builtin_units_make(units, view->rank, view->shape)) {
         return false;
     }
-    sonde__builtin_reader_init(&reader, view);
-    for (size_t n = sonde__builtin_reader_take(&reader, values); n > 0;
-         n = sonde__builtin_reader_take(&reader, values)) {
+    sonde__builtin_reader reader = sonde__builtin_read(view);
+    for (size_t n = 0; (n = sonde__builtin_next(&reader, values)) > 0;) {
         for (size_t i = 0, run = 0; i < n; i += run) {
             run = SONDE_MIN((size_t)left, n - i);
             units->outside[unit] += count_outside(values + i, run, low, high);

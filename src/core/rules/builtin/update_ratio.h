@@ -1,11 +1,9 @@
 /*
- * update_ratio.h - what the findings of WeightUpdateRatio have in common. Each kind is a
- * file:
+ * update_ratio.h - what the findings of WeightUpdateRatio have in common.
  *
- *     update_large.c   a weight changes by more than its own size
- *     update_small.c   a weight hardly changes
- *     update_fast.c    most weights change by so much that training cannot settle
- *     update_slow.c    no weight changes enough to learn anything
+ *     rule_weight_update_ratio.c   a weight changes by more than its own size, or hardly
+ *     update_rates.c               most weights change by so much that training cannot
+ *                                  settle, or none enough to learn anything
  *
  * All go by
  *
@@ -13,8 +11,8 @@
  *
  * over SAMPLE elements of each weight, evenly spread. Networks that learn have an r of
  * 1e-4 ... 5e-2 a step. If k training steps lie between w' and w, the mean change of a
- * step is at least r / k: update_large and update_fast use that. And r itself is at least
- * the change of one step: update_small and update_slow use that. So the rule reports
+ * step is at least r / k: findings of large changes use that. And r itself is at least
+ * the change of one step: findings of small changes use that. So the rule reports
  * less, not more, where steps are observed seldom.
  *
  * With num_steps, w' is the value at least so many observed steps back (1 by default) and
@@ -23,38 +21,13 @@
 #ifndef SONDE_RULES_BUILTIN_UPDATE_RATIO_H
 #define SONDE_RULES_BUILTIN_UPDATE_RATIO_H
 
-#include "rules/builtin/series.h"
-
-#include <sonde/rule.h>
-
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "rules/builtin/builtin.h"
 
 enum {
     SONDE__UPDATE_WEIGHTS = 128, /* of which the median is taken */
     SONDE__UPDATE_ON_END = 3,    /* medians in a row that count as fast */
     SONDE__UPDATE_FIRST = 5      /* losses that are averaged */
 };
-
-/* One weight's change from w' to w. */
-typedef struct sonde__builtin_update {
-    double change, norm; /* |w - w'| and |w'| */
-    double steps;        /* k / num_steps, at least 1 */
-    double count;        /* elements */
-    bool exact;          /* false: change is a lower bound, from vital signs */
-    double ratio;        /* r */
-    double
-        tame; /* r with |w'| of at least a root mean square of 1e-2, so that weights that
-                    begin at 0 may rise */
-} sonde__builtin_update;
-
-/* What update_small.c remembers of a weight. */
-typedef struct sonde__builtin_update_past {
-    double first; /* r at the beginning of the streak */
-    double last;  /* r of the comparison before */
-    bool slowly;  /* r has fallen below the threshold step by step */
-} sonde__builtin_update_past;
 
 /* All weights at one step, from raw values. */
 typedef struct sonde__builtin_updates {
@@ -108,16 +81,7 @@ typedef struct sonde__builtin_update_ratio {
     bool from_start, seen; /* whether the run is observed from its first step on */
 } sonde__builtin_update_ratio;
 
-/* Of weight i; *streak counts its large or small comparisons in a row. */
-void sonde__builtin_update_large(sonde_rule_run *run, size_t i,
-                                 const sonde__builtin_update *update, int64_t *streak);
-void sonde__builtin_update_small(sonde_rule_run *run, size_t i,
-                                 const sonde__builtin_update *update, int64_t *streak,
-                                 sonde__builtin_update_past *past);
-/* At a step with weights and a loss. median: of the step's ratios. */
-void sonde__builtin_update_fast_step(sonde_rule_run *run, double median);
-void sonde__builtin_update_slow_step(sonde_rule_run *run);
-/* A finite loss, after the step was judged. */
-void sonde__builtin_update_fast_loss(sonde__builtin_update_fast *fast, double loss);
+/* Judges all weights of a step together. */
+void sonde__builtin_update_judge(sonde_rule_run *run);
 
 #endif
