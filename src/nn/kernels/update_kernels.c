@@ -213,8 +213,9 @@ VEC_INLINE v16 second_moment(const step_rule *r, v16 v, v16 d)
     return v16_fma(v16_rounded(v16_mul(d, v16_set1(r->beta2_left))), d, v);
 }
 
-/* Defines NAME_update: `step` is done for the n (up to 16) elements from i on, with r, at, and
- * `seen`, as v16_see_bad has it of the gradient. */
+/* Defines NAME_update. `step` is done for the n (up to 16) elements from i on, with r, at, and
+ * `seen`, as v16_see_bad has it of the gradient. It loads before it computes: compilers contract
+ * a product and a sum within a basic block only, and the tail of an array loads in a loop. */
 #define DEFINE_UPDATE(name, step)                                                        \
     static void name##_update(const step_rule *rule_of_step, const step_arrays *whole,   \
                               int64_t count)                                             \
@@ -265,10 +266,11 @@ VEC_INLINE v16 adam_step(const step_rule *r, const step_arrays *at, int64_t i, i
                          v16 seen)
 {
     const v16 w = v16_rounded(v16_mul(load(at->in[0] + i, n), v16_set1(r->keep)));
-    const v16 g = load(at->in[1] + i, n), d = gradient_of(r, g, w);
-    v16 m = load(at->in[2] + i, n), below;
-    const v16 gap = v16_sub(d, m), v = second_moment(r, load(at->in[3] + i, n), d);
+    const v16 g = load(at->in[1] + i, n);
+    v16 m = load(at->in[2] + i, n), v = load(at->in[3] + i, n), below;
+    const v16 d = gradient_of(r, g, w), gap = v16_sub(d, m);
 
+    v = second_moment(r, v, d);
     m = r->late ? v16_fma(v16_set1(-r->beta1_left), gap, d)
                 : v16_fma(v16_set1(r->beta1_left), gap, m);
     store(at->out[1] + i, m, n);
@@ -326,9 +328,8 @@ VEC_INLINE v16 rms_step(const int choice, const step_rule *r, const step_arrays 
                         int64_t i, int n, v16 seen)
 {
     const v16 w = load(at->in[0] + i, n), g = load(at->in[1] + i, n);
-    const v16 d = gradient_of(r, g, w);
     const v16 before = r->begins ? v16_set1(r->initial) : load(at->in[2] + i, n);
-    const v16 v = second_moment(r, before, d);
+    const v16 d = gradient_of(r, g, w), v = second_moment(r, before, d);
     v16 x;
 
     store(at->out[1] + i, v, n);
@@ -378,9 +379,8 @@ VEC_INLINE v16 adagrad_step(const step_rule *r, const step_arrays *at, int64_t i
                             v16 seen)
 {
     const v16 w = load(at->in[0] + i, n), g = load(at->in[1] + i, n);
-    const v16 d = gradient_of(r, g, w);
     const v16 before = r->begins ? v16_set1(r->initial) : load(at->in[2] + i, n);
-    const v16 v = v16_fma(d, d, before);
+    const v16 d = gradient_of(r, g, w), v = v16_fma(d, d, before);
     const v16 below = v16_add(v16_sqrt(v), v16_set1(r->eps));
 
     store(at->out[1] + i, v, n);
@@ -450,9 +450,10 @@ VEC_INLINE void lamb_move(const step_rule *r, const step_arrays *at, int64_t i, 
 {
     const v16 w = load(at->in[0] + i, n), g = load(at->in[1] + i, n);
     const v16 d = v16_rounded(v16_mul(g, v16_set1(r->scale)));
-    const v16 v = second_moment(r, load(at->in[3] + i, n), d);
-    v16 m = v16_rounded(v16_mul(load(at->in[2] + i, n), v16_set1(r->beta1))), x;
+    v16 m = load(at->in[2] + i, n), v = load(at->in[3] + i, n), x;
 
+    m = v16_rounded(v16_mul(m, v16_set1(r->beta1)));
+    v = second_moment(r, v, d);
     m = v16_fma(v16_set1(r->beta1_left), d, m);
     store(at->out[1] + i, m, n);
     store(at->out[2] + i, v, n);
