@@ -152,32 +152,40 @@ VEC_INLINE vf result_of(const line_op op, const bool batch, const float *a,
     return vf_load(a) - (batch ? vf_rounded(share) : share);
 }
 
+/* The results of `lanes` lanes of every vector. */
+VEC_INLINE void put_results(const line_op op, const bool batch, const float *a,
+                            const float *b, const lines *l, const int lanes, vf max,
+                            vf sum, float *y)
+{
+    const int64_t count = l->length, step = l->step;
+
+    sum = op == LOG_SOFTMAX ? vf_log(sum) : sum;
+    for (int64_t i = 0; i < count; i++) {
+        for (int64_t at = i * step; at < i * step + lanes; at += VF_WIDTH) {
+            vf_store(y + at, result_of(op, batch, a + at, b + at, max, sum, y + at));
+        }
+    }
+}
+
 /* a: x or dy; b: y of a gradient. */
 VEC_INLINE void run_line(const line_op op, const bool batch, const float *a,
                          const float *b, const lines *l, float *y)
 {
     const bool finds_max = op == SOFTMAX || op == LOG_SOFTMAX;
-    vf max = {0}, sum = {0};
+    vf max = {0};
 
+    if (batch) {
+        max = finds_max ? vf_set1(max_of_batch(a, l)) : max;
+        put_results(op, true, a, b, l, LANES, max,
+                    vf_set1(sum_of_batch(op, a, b, l, max, y)), y);
+        return;
+    }
     for (int lane = 0; lane < LANES; lane += VF_WIDTH) {
-        if (batch && lane == 0) {
-            max = finds_max ? vf_set1(max_of_batch(a, l)) : max;
-            sum = vf_set1(sum_of_batch(op, a, b, l, max, y));
-        } else if (!batch) {
-            max = finds_max ? max_of_vectors(a, l->length, l->step) : max;
-            sum = sum_of_vectors(op, false, a, b, l->length, l->step, max, y);
-        }
-        if (op == LOG_SOFTMAX && (lane == 0 || !batch)) {
-            sum = vf_log(sum);
-        }
-        for (int64_t i = 0; i < l->length; i++) {
-            const int64_t at = i * l->step;
-
-            vf_store(y + at, result_of(op, batch, a + at, b + at, max, sum, y + at));
-        }
-        a += VF_WIDTH;
-        b += VF_WIDTH;
-        y += VF_WIDTH;
+        max = finds_max ? max_of_vectors(a + lane, l->length, l->step) : max;
+        put_results(op, false, a + lane, b + lane, l, VF_WIDTH, max,
+                    sum_of_vectors(op, false, a + lane, b + lane, l->length, l->step, max,
+                                   y + lane),
+                    y + lane);
     }
 }
 

@@ -97,7 +97,6 @@ enum { OPERANDS = 5 };
 typedef struct step_arrays {
     const float *in[OPERANDS]; /* w, g and states */
     float *out[OPERANDS];      /* w and states */
-    uint8_t *bad;              /* as sgd_update.h has it */
 } step_arrays;
 
 /* The numbers of a step; each update uses some of them. */
@@ -111,9 +110,9 @@ typedef struct step_rule {
 
 typedef void update_fn(const step_rule *rule, const step_arrays *arrays, int64_t count);
 
-static step_arrays arrays_at(const sonde__op_call *call, int64_t i, uint8_t *bad)
+static step_arrays arrays_at(const sonde__op_call *call, int64_t i)
 {
-    step_arrays at = {.bad = bad};
+    step_arrays at;
 
     for (int k = 0; k < OPERANDS; k++) {
         const float *const in = k < call->in_count ? call->in[k].data : NULL;
@@ -139,10 +138,13 @@ static void begin_vitals(const sonde__op_call *call)
     }
 }
 
-/* Of the gradient, and of outputs first ... outs - 1. */
+/* Of the gradient, and of outputs first ... outs - 1. bad: as sgd_update.h has it. */
 static void take_vitals(const sonde__op_call *call, const step_arrays *at, int first,
-                        int outs, int64_t n)
+                        int outs, int64_t n, uint8_t *bad)
 {
+    if (bad != NULL) {
+        sgd_look_at(at->in[1], n, bad);
+    }
     take_block(call->in_vitals[1], at->in[1], n, only_norms(call->norms_in, 1));
     for (int k = first; k < outs; k++) {
         take_block(call->out_vitals[k], at->out[k], n, only_norms(call->norms_out, k));
@@ -156,10 +158,10 @@ static void run_blocks(const sonde__op_call *call, stream_span mine, update_fn *
     begin_vitals(call);
     for (int64_t i = mine.begin; i < mine.end; i += SONDE__VITALS_BLOCK) {
         const int64_t n = SONDE_MIN(mine.end - i, SONDE__VITALS_BLOCK);
-        const step_arrays at = arrays_at(call, i, bad);
+        const step_arrays at = arrays_at(call, i);
 
         update(rule, &at, n);
-        take_vitals(call, &at, 0, outs, n);
+        take_vitals(call, &at, 0, outs, n, bad);
     }
 }
 
@@ -213,31 +215,26 @@ VEC_INLINE v16 second_moment(const step_rule *r, v16 v, v16 d)
     return v16_fma(v16_rounded(v16_mul(d, v16_set1(r->beta2_left))), d, v);
 }
 
-/* Defines NAME_update. `step` is done for the n (up to 16) elements from i on, with r, at, and
- * `seen`, as v16_see_bad has it of the gradient. It loads before it computes: compilers contract
- * a product and a sum within a basic block only, and the tail of an array loads in a loop. */
+/* Defines NAME_update. `step` is done for the n (up to 16) elements from i on, with r and at.
+ * Where it loads decides about bits: compilers contract a product and a sum within a basic block
+ * only, and the tail of an array loads in a loop. */
 #define DEFINE_UPDATE(name, step)                                                        \
-    static void name##_update(const step_rule *rule_of_step, const step_arrays *whole,   \
+    static void name##_update(const step_rule *rule, const step_arrays *arrays,          \
                               int64_t count)                                             \
     {                                                                                    \
-        const step_rule r =                                                              \
-            *rule_of_step; /* copies: nothing stored can be meant to change them */      \
-        const step_arrays at = *whole;                                                   \
-        v16 seen = v16_zero();                                                           \
+        const step_rule r = *rule; /* copies: nothing that is stored changes them */     \
+        const step_arrays at = *arrays;                                                  \
         int64_t i = 0;                                                                   \
                                                                                          \
         for (; i + 16 <= count; i += 16) {                                               \
             const int n = 16;                                                            \
                                                                                          \
-            seen = step;                                                                 \
+            step;                                                                        \
         }                                                                                \
         if (i < count) {                                                                 \
             const int n = (int)(count - i);                                              \
                                                                                          \
-            seen = step;                                                                 \
-        }                                                                                \
-        if (at.bad != NULL && v16_any(seen)) {                                           \
-            *at.bad = 1;                                                                 \
+            step;                                                                        \
         }                                                                                \
     }
 
@@ -262,8 +259,7 @@ static step_rule adam_rule(const float *live, double step)
     };
 }
 
-VEC_INLINE v16 adam_step(const step_rule *r, const step_arrays *at, int64_t i, int n,
-                         v16 seen)
+VEC_INLINE void adam_step(const step_rule *r, const step_arrays *at, int64_t i, int n)
 {
     const v16 w = v16_rounded(v16_mul(load(at->in[0] + i, n), v16_set1(r->keep)));
     const v16 g = load(at->in[1] + i, n);
@@ -278,10 +274,9 @@ VEC_INLINE v16 adam_step(const step_rule *r, const step_arrays *at, int64_t i, i
     below = v16_add(v16_div(v16_sqrt(v), v16_set1(r->root)), v16_set1(r->eps));
     m = v16_div(v16_rounded(v16_mul(m, v16_set1(r->rate))), below);
     store(at->out[0] + i, v16_add(w, m), n);
-    return v16_see_bad(seen, g);
 }
 
-DEFINE_UPDATE(adam, adam_step(&r, &at, i, n, seen))
+DEFINE_UPDATE(adam, adam_step(&r, &at, i, n))
 
 /* Vital signs: of in[1] (g), out[0] (w), out[1] (m) and out[2] (v). */
 static void adam_run(const sonde__op_call *call, int part, int parts)
@@ -324,8 +319,8 @@ static step_rule rms_rule(const float *live, int choice)
                        .begins = (choice & RMS_TF) != 0 && live[6] != 0.0F};
 }
 
-VEC_INLINE v16 rms_step(const int choice, const step_rule *r, const step_arrays *at,
-                        int64_t i, int n, v16 seen)
+VEC_INLINE void rms_step(const int choice, const step_rule *r, const step_arrays *at,
+                         int64_t i, int n)
 {
     const v16 w = load(at->in[0] + i, n), g = load(at->in[1] + i, n);
     const v16 before = r->begins ? v16_set1(r->initial) : load(at->in[2] + i, n);
@@ -345,13 +340,12 @@ VEC_INLINE v16 rms_step(const int choice, const step_rule *r, const step_arrays 
     }
     store(at->out[0] + i,
           (choice & RMS_TF) != 0 ? v16_sub(w, x) : v16_fma(v16_set1(-r->rate), x, w), n);
-    return v16_see_bad(seen, g);
 }
 
-DEFINE_UPDATE(rms, rms_step(0, &r, &at, i, n, seen))
-DEFINE_UPDATE(rms_momentum, rms_step(RMS_MOMENTUM, &r, &at, i, n, seen))
-DEFINE_UPDATE(rms_tf, rms_step(RMS_TF, &r, &at, i, n, seen))
-DEFINE_UPDATE(rms_tf_momentum, rms_step(RMS_TF | RMS_MOMENTUM, &r, &at, i, n, seen))
+DEFINE_UPDATE(rms, rms_step(0, &r, &at, i, n))
+DEFINE_UPDATE(rms_momentum, rms_step(RMS_MOMENTUM, &r, &at, i, n))
+DEFINE_UPDATE(rms_tf, rms_step(RMS_TF, &r, &at, i, n))
+DEFINE_UPDATE(rms_tf_momentum, rms_step(RMS_TF | RMS_MOMENTUM, &r, &at, i, n))
 
 /* Vital signs: of in[1], and of all outputs that there are. */
 static void rms_run(const sonde__op_call *call, int part, int parts)
@@ -375,21 +369,20 @@ SONDE__KERNEL(rmsprop, "flat", rms_accepts, (SONDE__PLAIN), (SONDE__PLAIN), rms_
 
 /* --- Adagrad ------------------------------------------------------------------------ */
 
-VEC_INLINE v16 adagrad_step(const step_rule *r, const step_arrays *at, int64_t i, int n,
-                            v16 seen)
+VEC_INLINE void adagrad_step(const step_rule *r, const step_arrays *at, int64_t i, int n)
 {
     const v16 w = load(at->in[0] + i, n), g = load(at->in[1] + i, n);
+    const v16 d = gradient_of(r, g, w);
     const v16 before = r->begins ? v16_set1(r->initial) : load(at->in[2] + i, n);
-    const v16 d = gradient_of(r, g, w), v = v16_fma(d, d, before);
+    const v16 v = v16_fma(d, d, before);
     const v16 below = v16_add(v16_sqrt(v), v16_set1(r->eps));
 
     store(at->out[1] + i, v, n);
     store(at->out[0] + i,
           v16_add(w, v16_div(v16_rounded(v16_mul(d, v16_set1(-r->rate))), below)), n);
-    return v16_see_bad(seen, g);
 }
 
-DEFINE_UPDATE(adagrad, adagrad_step(&r, &at, i, n, seen))
+DEFINE_UPDATE(adagrad, adagrad_step(&r, &at, i, n))
 
 static void adagrad_run(const sonde__op_call *call, int part, int parts)
 {
@@ -440,7 +433,7 @@ VEC_INLINE v16 lamb_direction(const step_rule *r, v16 w, v16 m, v16 v)
 }
 
 typedef struct lamb_sums {
-    v16 weight, size, seen;
+    v16 weight, size;
 } lamb_sums;
 
 /* Moves the moments; adds to the squares of w and of the direction. Lanes beyond n are 0:
@@ -466,7 +459,6 @@ VEC_INLINE void lamb_move(const step_rule *r, const step_arrays *at, int64_t i, 
     }
     sums->weight = v16_fma(w, w, sums->weight);
     sums->size = v16_fma(x, x, sums->size);
-    sums->seen = v16_see_bad(sums->seen, g);
 }
 
 /* The sums of squares of a block in double, where float32 overflows. */
@@ -491,7 +483,7 @@ static void lamb_block(const step_rule *rule, const step_arrays *arrays, int64_t
 {
     const step_rule r = *rule;
     const step_arrays at = *arrays;
-    lamb_sums sums = {v16_zero(), v16_zero(), v16_zero()};
+    lamb_sums sums = {v16_zero(), v16_zero()};
     double w = 0.0, x = 0.0;
     int64_t i = 0;
 
@@ -508,22 +500,17 @@ static void lamb_block(const step_rule *rule, const step_arrays *arrays, int64_t
     }
     *weight += w;
     *size += x;
-    if (at.bad != NULL && v16_any(sums.seen)) {
-        *at.bad = 1;
-    }
 }
 
-VEC_INLINE v16 lamb_step(const step_rule *r, const step_arrays *at, int64_t i, int n,
-                         v16 seen)
+VEC_INLINE void lamb_step(const step_rule *r, const step_arrays *at, int64_t i, int n)
 {
     const v16 w = load(at->in[0] + i, n);
     const v16 x = lamb_direction(r, w, load(at->out[1] + i, n), load(at->out[2] + i, n));
 
     store(at->out[0] + i, v16_fma(v16_set1(-r->rate), x, w), n);
-    return seen;
 }
 
-DEFINE_UPDATE(lamb, lamb_step(&r, &at, i, n, seen))
+DEFINE_UPDATE(lamb, lamb_step(&r, &at, i, n))
 
 /* lr times the trust. */
 static float lamb_rate(const float *live, double weight, double size)
@@ -547,15 +534,15 @@ static void lamb_run(const sonde__op_call *call, int part, int parts)
     begin_vitals(call);
     for (int64_t i = 0; i < count; i += SONDE__VITALS_BLOCK) {
         const int64_t n = SONDE_MIN(count - i, SONDE__VITALS_BLOCK);
-        const step_arrays at = arrays_at(call, i, bad);
+        const step_arrays at = arrays_at(call, i);
 
         lamb_block(&numbers, &at, n, &weight, &size);
-        take_vitals(call, &at, 1, 3, n);
+        take_vitals(call, &at, 1, 3, n, bad);
     }
     numbers.rate = lamb_rate(call->live, weight, size);
     for (int64_t i = 0; i < count; i += SONDE__VITALS_BLOCK) {
         const int64_t n = SONDE_MIN(count - i, SONDE__VITALS_BLOCK);
-        const step_arrays at = arrays_at(call, i, NULL);
+        const step_arrays at = arrays_at(call, i);
 
         lamb_update(&numbers, &at, n);
         take_block(call->out_vitals[0], at.out[0], n, only_norms(call->norms_out, 0));

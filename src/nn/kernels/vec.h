@@ -197,12 +197,6 @@ VEC_INLINE vf vf_max(vf a, vf b)
 #endif
 }
 
-/* The smaller of each pair; NaN if a or b is NaN. */
-VEC_INLINE vf vf_min(vf a, vf b)
-{
-    return -vf_max(-a, -b);
-}
-
 VEC_INLINE vf vf_sqrt(vf a)
 {
 #if defined(__AVX512F__)
@@ -305,9 +299,6 @@ V16_BINARY(add)
 V16_BINARY(sub)
 V16_BINARY(mul)
 V16_BINARY(div)
-V16_BINARY(max)
-V16_BINARY(min)
-V16_BINARY(see_bad)
 V16_BINARY(gate)
 
 VEC_INLINE v16 v16_fma(v16 a, v16 b, v16 c)
@@ -336,17 +327,6 @@ VEC_INLINE v16 v16_set1(float s)
 VEC_INLINE v16 v16_zero(void)
 {
     return v16_set1(0.0F);
-}
-
-VEC_INLINE bool v16_any(v16 a)
-{
-    uint32_t bits[16], any = 0;
-
-    v16_store((float *)bits, a);
-    for (int i = 0; i < 16; i++) {
-        any |= bits[i];
-    }
-    return any != 0;
 }
 
 /* The first n (0 ... 16) floats at p, then zeros; nothing else is read. */
