@@ -3,6 +3,7 @@
  * what the rules find and why.
  */
 #include "cli/cli_findings.h"
+#include "cli/run_reading.h"
 #include "base/fail.h"
 #include "cli/demo.h"
 
@@ -255,8 +256,9 @@ static void print_findings(showing *show, const sonde_finding *all, size_t count
     if (about == 0 && !healthy && show->trial != NULL) {
         print_lacked(show);
     } else if (!healthy && show->demo->tensor != NULL && !has_tensor(show)) {
-        (void)printf("'--hook-type %s' does not record %s: the findings are of others.\n",
-                     show->asked->hook_type, show->demo->tensor);
+        (void)printf(
+            "'--hook-type %s' does not record %s: the findings are about other tensors.\n",
+            show->asked->hook_type, show->demo->tensor);
     }
     for (size_t i = 0; i < count && shown < SHOWN; i++) {
         if (is_about(show->demo, &all[i]) || healthy) {
@@ -337,17 +339,15 @@ static void print_next(const showing *show)
 /* SimilarAcrossRuns with the other run, whose commas are escaped. */
 static sonde_err add_comparison(const showing *show, sonde_rules *rules, sonde_diag *diag)
 {
-    char text[2 * PATH_SIZE + 64] = "SimilarAcrossRuns:other_trial=";
-    size_t length = strlen(text);
+    sonde_text text = {0};
 
-    for (const char *p = show->other; *p != '\0'; p++) {
-        if (*p == ',') {
-            text[length++] = '\\';
-        }
-        text[length++] = *p;
-    }
-    text[length] = '\0';
-    return sonde_rules_add(rules, text, diag);
+    sonde_text_add(&text, "SimilarAcrossRuns:other_trial=");
+    cli_add_value(&text, show->other);
+    const sonde_err err =
+        text.failed ? cli_fail_memory(diag) : sonde_rules_add(rules, text.data, diag);
+
+    sonde_text_fini(&text);
+    return err;
 }
 
 static sonde_err open_rules(showing *show, sonde_diag *diag)
@@ -392,7 +392,7 @@ static sonde_err train(showing *show, bool judged, sonde_diag *diag)
         (void)printf("\nTraining%s; recorded in %s\n",
                      show->rules == NULL        ? ""
                      : asked->hook_type != NULL ? ", judged afterwards"
-                                                : ", judged as it goes",
+                                                : ", judged at every step",
                      show->run);
         (void)fflush(stdout);
     }
@@ -514,11 +514,12 @@ static const cli_option demo_options_table[] = {
 const cli_command cli_demo = {
     .name = "demo",
     .arguments = "NAME",
-    .summary = "train a network that goes wrong, and see the rules find it",
-    .details = "Each demo takes seconds and needs neither network nor data. The run\n"
-               "is kept; the last lines show how to look at it. The exit code is 0 if\n"
-               "the rules found the expected fault and, with --fixed, nothing; 3 if\n"
-               "--hook-type records too little for the rule of the demo.",
+    .summary = "train a network that fails, and see the rules find the fault",
+    .details =
+        "Each demo takes seconds and needs no download. The run\n"
+        "is kept; the last lines show commands to inspect it. The exit code is 0 if\n"
+        "the rules found the expected fault and, with --fixed, nothing; 3 if\n"
+        "--hook-type records too little for the rule of the demo.",
     .examples = "  sonde demo list\n"
                 "  sonde demo vanishing_grad --record ./demo_vg/\n"
                 "  sonde demo vanishing_grad --fixed",
@@ -533,7 +534,7 @@ const cli_command cli_demo_list = {
     .name = "demo list",
     .arguments = "",
     .summary = "list the demos",
-    .details = "One line a demo: its name and what goes wrong.",
+    .details = "Prints one line for each demo: its name and its fault.",
     .most = 0,
     .run = run_list,
 };

@@ -255,21 +255,20 @@ static void gather_pixels(const input_job *job, const float *dy, const float *we
                           float *dx, int64_t i, int64_t rows, int64_t j, int64_t columns)
 {
     const conv2d_geometry *const g = &job->g;
-    const conv2d_run run = {.x = dy,
-                            .weight = weight,
-                            .taps = job->taps,
-                            .y = dx + (i * g->w + j) * LANES,
-                            .weight_stride = g->kernel[0] * g->kernel[1],
-                            .tap_count = list_reaching(g, i, j, job->taps),
-                            .channels = g->c,
-                            .y_plane = g->h * g->w * LANES,
-                            .y_step = g->stride[1] * LANES,
-                            .y_skip =
-                                (g->stride[0] * g->w - columns * g->stride[1]) * LANES,
-                            .count = rows * columns,
-                            .columns = columns,
-                            .x_step = LANES,
-                            .x_skip = (g->ow - columns) * LANES};
+    const conv2d_run run = {
+        .x = dy,
+        .weight = weight,
+        .taps = job->taps,
+        .to = {dx + (i * g->w + j) * LANES, NULL, g->h * g->w * LANES},
+        .weight_stride = g->kernel[0] * g->kernel[1],
+        .tap_count = list_reaching(g, i, j, job->taps),
+        .channels = g->c,
+        .y_step = g->stride[1] * LANES,
+        .y_skip = (g->stride[0] * g->w - columns * g->stride[1]) * LANES,
+        .count = rows * columns,
+        .columns = columns,
+        .x_step = LANES,
+        .x_skip = (g->ow - columns) * LANES};
 
     ISA(sonde__kernel_conv2d_run)(&run);
 }

@@ -32,18 +32,18 @@ static inline conv2d_geometry conv2d_geometry_of(const sonde__op_shape *x,
 {
     conv2d_geometry g = {.samples = x->dim[0],
                          .blocks = lanes_blocks(x->dim[0]),
-                         .groups = attrs->groups,
+                         .groups = attrs->window.groups,
                          .c = w->dim[1],
                          .h = x->dim[2],
                          .w = x->dim[3],
-                         .o = w->dim[0] / attrs->groups,
+                         .o = w->dim[0] / attrs->window.groups,
                          .taps = w->dim[1] * w->dim[2] * w->dim[3]};
 
     for (int d = 0; d < 2; d++) {
         g.kernel[d] = w->dim[2 + d];
-        g.stride[d] = attrs->stride[d];
-        g.padding[d] = attrs->padding[d];
-        g.dilation[d] = attrs->dilation[d];
+        g.stride[d] = attrs->window.stride[d];
+        g.padding[d] = attrs->window.padding[d];
+        g.dilation[d] = attrs->window.dilation[d];
     }
     g.oh =
         (g.h + 2 * g.padding[0] - g.dilation[0] * (g.kernel[0] - 1) - 1) / g.stride[0] +
@@ -111,7 +111,7 @@ static inline bool conv2d_is_padded(const conv2d_geometry *g)
 static inline bool conv2d_has_many_channels(const sonde__op_shape *w,
                                             const sonde__op_attrs *attrs)
 {
-    return attrs->groups == 1 && w->dim[0] >= 16 && w->dim[1] >= 16;
+    return attrs->window.groups == 1 && w->dim[0] >= 16 && w->dim[1] >= 16;
 }
 
 /* --- runs --------------------------------------------------------------------------- */
@@ -121,10 +121,23 @@ typedef struct conv2d_tap {
     int64_t x, w;
 } conv2d_tap;
 
+/* Where pixels go: pixel i of channel o of a block at o * plane + i * LANES. */
+typedef struct conv2d_target {
+    float *y, *relu; /* relu: y < 0 ? 0 : y. NULL: not wanted */
+    int64_t plane;
+} conv2d_target;
+
+static inline conv2d_target target_at(conv2d_target target, int64_t offset)
+{
+    target.y = target.y == NULL ? NULL : target.y + offset;
+    target.relu = target.relu == NULL ? NULL : target.relu + offset;
+    return target;
+}
+
 /*
  * Pixels i = 0 ... count - 1 of `channels` output channels:
  *
- *   y[o y_plane + to(i) + lane] = bias[o] + sum over taps t, in order, of
+ *   y[o plane + to(i) + lane] = bias[o] + sum over taps t, in order, of
  *       weight[o weight_stride + t.w] * x[from(i) + t.x + lane]
  *
  * from(i) and to(i) go in steps of x_step and y_step, and by x_skip and y_skip more
@@ -135,10 +148,9 @@ typedef struct conv2d_run {
     const float *weight;
     const float *bias; /* NULL: 0 */
     const conv2d_tap *taps;
-    float *y;    /* NULL: not wanted */
-    float *relu; /* y < 0 ? 0 : y, likewise; same steps as y */
+    conv2d_target to;
     int64_t weight_stride, tap_count, channels;
-    int64_t y_plane, y_step, y_skip;
+    int64_t y_step, y_skip;
     int64_t count, column, columns, x_step, x_skip;
 } conv2d_run;
 

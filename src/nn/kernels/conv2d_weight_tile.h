@@ -163,17 +163,17 @@ static weight_plan outline_plan(const conv2d_geometry *g)
     return p;
 }
 
-/* Bytes of the tables. A rectangle's places are MAX_SPAN pixels, or a row, or all of it.
- */
-static size_t plan_size(const weight_plan *p)
+/* Places for the tables in memory. A rectangle's places are MAX_SPAN pixels, or a row, or all of
+ * it. */
+static void place_tables(weight_plan *p, char *start, size_t *used)
 {
     const int64_t span = SONDE_MAX(p->g.ow, (int64_t)MAX_SPAN);
     const int64_t places = SONDE_MIN(p->rects * span, p->g.oh * p->g.ow);
-    const size_t size =
-        (size_t)p->tap_tiles * sizeof(tap_tile) + (size_t)p->g.taps * sizeof(weight_tap) +
-        (size_t)p->rects * sizeof(weight_rect) + (size_t)places * sizeof(weight_place);
 
-    return lanes_aligned(size);
+    p->taps = sonde__op_take(start, used, p->g.taps, sizeof(weight_tap));
+    p->tiles = sonde__op_take(start, used, p->tap_tiles, sizeof(tap_tile));
+    p->rect = sonde__op_take(start, used, p->rects, sizeof(weight_rect));
+    p->places = sonde__op_take(start, used, places, sizeof(weight_place));
 }
 
 static void list_taps(const weight_plan *p)
@@ -217,18 +217,14 @@ static weight_place *plan_rect(const conv2d_geometry *g, const conv2d_band *rows
     return places;
 }
 
-/* The tables lie at memory, plan_size bytes. */
-static void complete_plan(weight_plan *p, void *memory)
+/* Fills in the tables. */
+static void complete_plan(const weight_plan *p)
 {
     const conv2d_geometry *const g = &p->g;
-    weight_place *places;
-    weight_rect *rect;
+    weight_place *places = p->places;
+    weight_rect *rect = p->rect;
     conv2d_band down = {0}, across = {0};
 
-    p->taps = memory;
-    p->tiles = (tap_tile *)(void *)(p->taps + g->taps);
-    p->rect = rect = (weight_rect *)(void *)(p->tiles + p->tap_tiles);
-    p->places = places = (weight_place *)(void *)(rect + p->rects);
     list_taps(p);
     for (int64_t i = 0; i < g->oh; i = down.last) {
         down = conv2d_band_at(g, 0, i, g->oh);

@@ -78,49 +78,23 @@ static wide wide_of(const sonde__op_call *call)
 
 /* --- memory of a part --------------------------------------------------------------- */
 
-static size_t panel_bytes(void)
-{
-    return (size_t)CHUNK_PIXELS * LANES * STRIP * sizeof(float);
-}
-
-static size_t runs_bytes(const wide *c)
-{
-    return lanes_aligned((size_t)(c->g.kernel[0] * c->g.kernel[1] * CHUNK_PIXELS) *
-                         sizeof(run));
-}
-
-/* [channel][tap][STRIP] */
-static size_t sums_bytes(const wide *c)
-{
-    return (size_t)(c->g.taps * STRIP) * sizeof(float);
-}
-
-static size_t part_bytes(const wide *c)
-{
-    const size_t counts = (size_t)(c->g.kernel[0] * c->g.kernel[1]) * sizeof(int64_t);
-
-    return panel_bytes() + runs_bytes(c) + lanes_aligned(counts) +
-           lanes_aligned(sums_bytes(c));
-}
-
 typedef struct workspace {
-    float *panel, *sums;
-    run *runs;       /* [tap][CHUNK_PIXELS] */
-    int64_t *counts; /* of each tap's runs */
+    float *panel, *sums; /* sums: [channel][tap][STRIP] */
+    run *runs;           /* [tap][CHUNK_PIXELS] */
+    int64_t *counts;     /* of each tap's runs */
 } workspace;
 
-static workspace workspace_at(const wide *c, void *scratch, int part)
+/* Lays out a part's memory at `start`, or nowhere; returns its size. */
+static size_t lay_out(const wide *c, workspace *w, char *start)
 {
-    char *at = (char *)scratch + (size_t)part * part_bytes(c);
-    workspace w = {.panel = (void *)at};
+    const int64_t taps = c->g.kernel[0] * c->g.kernel[1];
+    size_t used = 0;
 
-    at += panel_bytes();
-    w.runs = (void *)at;
-    at += runs_bytes(c);
-    w.sums = (void *)at;
-    at += lanes_aligned(sums_bytes(c));
-    w.counts = (void *)at;
-    return w;
+    w->panel = sonde__op_take(start, &used, CHUNK_PIXELS * LANES * STRIP, sizeof(float));
+    w->runs = sonde__op_take(start, &used, taps * CHUNK_PIXELS, sizeof(run));
+    w->sums = sonde__op_take(start, &used, c->g.taps * STRIP, sizeof(float));
+    w->counts = sonde__op_take(start, &used, taps, sizeof(int64_t));
+    return used;
 }
 
 /* --- the panel ---------------------------------------------------------------------- */
@@ -397,7 +371,7 @@ static void run_panel(const wide *c, const workspace *work, const int64_t channe
 {
     const conv2d_geometry *const g = &c->g;
 
-    memset(work->sums, 0, sums_bytes(c));
+    memset(work->sums, 0, (size_t)(g->taps * STRIP) * sizeof(float));
     for (int64_t b = 0; b < g->blocks; b += c->blocks) {
         for (int64_t i = 0; i < g->oh; i += c->rows) {
             for (int64_t j = 0; j < g->ow; j += c->columns) {
@@ -420,15 +394,16 @@ static bool weight_accepts(const sonde__op_call *call)
     const sonde__op_shape *const w = &call->out[0].shape;
 
     return lanes_is_f32(&call->in[0].shape, 4) && lanes_is_f32(&call->in[1].shape, 4) &&
-           lanes_is_f32(w, 4) && call->attrs->groups == 1 &&
+           lanes_is_f32(w, 4) && call->attrs->window.groups == 1 &&
            w->dim[0] >= FEWEST_OUTPUTS && w->dim[1] >= FEWEST_INPUTS;
 }
 
 static size_t weight_scratch(const sonde__op_call *call, int parts)
 {
     const wide c = wide_of(call);
+    workspace unused;
 
-    return part_bytes(&c) * (size_t)parts;
+    return lay_out(&c, &unused, NULL) * (size_t)parts;
 }
 
 static int weight_parts(const sonde__op_call *call, int max)
@@ -442,9 +417,11 @@ static int weight_parts(const sonde__op_call *call, int max)
 static void weight_run(const sonde__op_call *call, int part, int parts)
 {
     const wide c = wide_of(call);
-    const workspace work = workspace_at(&c, call->scratch, part);
+    workspace work;
+    const size_t bytes = lay_out(&c, &work, NULL);
     int64_t panel[2] = {0, c.panels}, channel[2] = {0, c.g.c};
 
+    (void)lay_out(&c, &work, (char *)call->scratch + bytes * (size_t)part);
     if (c.panels % parts == 0) {
         lanes_split(c.panels, part, parts, &panel[0], &panel[1]);
     } else {

@@ -196,16 +196,6 @@ static inline int half_parts(sonde_dtype half, double products, int64_t most, in
     return parts < 1.0 ? 1 : (int)parts;
 }
 
-/* The next `count` things of memory that begins at `start`, whole cache lines; *used grows.
- * start NULL: NULL. */
-static inline void *half_taken(char *start, size_t *used, int64_t count, size_t size)
-{
-    void *const place = start == NULL ? NULL : start + *used;
-
-    *used += ((size_t)count * size + 63) / 64 * 64;
-    return place;
-}
-
 /* Element i; NULL if there is no data. */
 static inline void *half_at(const sonde__operand *operand, int64_t i)
 {

@@ -50,11 +50,11 @@ static conv conv_of(const sonde__op_call *call, const sonde__operand *source,
               .back = back,
               .half = call->attrs->half,
               .samples = s->dim[0],
-              .groups = call->attrs->groups,
-              .channels = s->dim[1] / call->attrs->groups,
+              .groups = call->attrs->window.groups,
+              .channels = s->dim[1] / call->attrs->window.groups,
               .height = s->dim[2],
               .width = s->dim[3],
-              .results = result->dim[1] / call->attrs->groups,
+              .results = result->dim[1] / call->attrs->window.groups,
               .rows = result->dim[2],
               .cols = result->dim[3],
               .kernel = {w->dim[2], w->dim[3]}};
@@ -107,13 +107,13 @@ static size_t lay_out(const conv *c, memory *into, char *start)
                                : 0;
     size_t used = 0;
 
-    into->source = half_taken(start, &used, source, sizeof(uint16_t));
-    into->columns = half_taken(start, &used, c->taps * pixels, sizeof(uint16_t));
-    into->weights =
-        half_taken(start, &used, c->back ? c->taps * c->results : 0, sizeof(uint16_t));
-    into->result = half_taken(start, &used, c->results * pixels, sizeof(float));
-    into->relu = half_taken(start, &used, c->results * pixels, sizeof(float));
-    into->product = half_taken(
+    into->source = sonde__op_take(start, &used, source, sizeof(uint16_t));
+    into->columns = sonde__op_take(start, &used, c->taps * pixels, sizeof(uint16_t));
+    into->weights = sonde__op_take(start, &used, c->back ? c->taps * c->results : 0,
+                                   sizeof(uint16_t));
+    into->result = sonde__op_take(start, &used, c->results * pixels, sizeof(float));
+    into->relu = sonde__op_take(start, &used, c->results * pixels, sizeof(float));
+    into->product = sonde__op_take(
         start, &used,
         (int64_t)sonde__kernel_half_gemm_scratch(c->product_m, c->product_k), 1);
     into->held = -1;
@@ -140,7 +140,8 @@ typedef struct reads {
 static reads reads_of(const conv *c, int d, int64_t k)
 {
     const sonde__op_attrs *const a = c->call->attrs;
-    const int64_t stride = a->stride[d], tap = k * a->dilation[d] - a->padding[d];
+    const int64_t stride = a->window.stride[d],
+                  tap = k * a->window.dilation[d] - a->window.padding[d];
     const int64_t count = d == 0 ? c->rows : c->cols;
     const int64_t extent = d == 0 ? c->height : c->width;
     reads r = {.step = 1, .by = stride};
@@ -238,11 +239,11 @@ static void read_tap(const conv *c, const block *b, const uint16_t *plane, int64
 {
     const sonde__op_attrs *const a = c->call->attrs;
     const int64_t sign = c->back ? -1 : 1;
-    const int64_t down = sign * (k * a->dilation[0] - a->padding[0]);
-    const int64_t right = sign * (l * a->dilation[1] - a->padding[1]);
+    const int64_t down = sign * (k * a->window.dilation[0] - a->window.padding[0]);
+    const int64_t right = sign * (l * a->window.dilation[1] - a->window.padding[1]);
     const reads rows = reads_of(c, 0, k), columns = reads_of(c, 1, l);
 
-    if (a->stride[0] == 1 && a->stride[1] == 1 && c->cols == c->width) {
+    if (a->window.stride[0] == 1 && a->window.stride[1] == 1 && c->cols == c->width) {
         read_plane(c, b, plane, down, right, to);
         return;
     }

@@ -63,7 +63,7 @@ static int64_t rounded(int64_t count, int64_t unit)
 static int64_t offset_of(const conv *c, int d, int64_t k)
 {
     const sonde__op_attrs *const a = c->call->attrs;
-    const int64_t offset = k * a->dilation[d] - a->padding[d];
+    const int64_t offset = k * a->window.dilation[d] - a->window.padding[d];
 
     return c->back ? -offset : offset;
 }
@@ -87,7 +87,7 @@ static int64_t step_of(const conv *c, int d, int64_t k)
 
 static axis axis_of(const conv *c, int d, int64_t source, int64_t result)
 {
-    const int64_t stride = c->call->attrs->stride[d];
+    const int64_t stride = c->call->attrs->window.stride[d];
     axis x = {.stride = stride, .source = source, .result = result};
     conv with = *c;
 
@@ -194,16 +194,16 @@ static size_t lay_out(const conv *c, memory *into, char *start)
     const int64_t tiles = c->taps * c->groups;
     size_t used = 0;
 
-    into->pixels = half_taken(
+    into->pixels = sonde__op_take(
         start, &used, c->phases * c->groups * group_places(c) * GROUP, sizeof(uint16_t));
-    into->weights = half_taken(start, &used, column_tiles(c) * tiles * SONDE__KERNEL_TILE,
-                               sizeof(uint16_t));
-    into->room = half_taken(start, &used, room, sizeof(uint16_t));
-    into->row = half_taken(start, &used, c->axis[1].source * GROUP, sizeof(uint16_t));
-    into->line = half_taken(start, &used, c->places, sizeof(uint16_t));
-    into->sums = half_taken(start, &used, c->places * GROUP, sizeof(float));
-    into->rows = half_taken(start, &used, c->places * GROUP, sizeof(float));
-    into->at = half_taken(start, &used, tiles, sizeof(int64_t));
+    into->weights = sonde__op_take(
+        start, &used, column_tiles(c) * tiles * SONDE__KERNEL_TILE, sizeof(uint16_t));
+    into->room = sonde__op_take(start, &used, room, sizeof(uint16_t));
+    into->row = sonde__op_take(start, &used, c->axis[1].source * GROUP, sizeof(uint16_t));
+    into->line = sonde__op_take(start, &used, c->places, sizeof(uint16_t));
+    into->sums = sonde__op_take(start, &used, c->places * GROUP, sizeof(float));
+    into->rows = sonde__op_take(start, &used, c->places * GROUP, sizeof(float));
+    into->at = sonde__op_take(start, &used, tiles, sizeof(int64_t));
     return used;
 }
 
@@ -481,14 +481,14 @@ static size_t lay_out_weight(const conv *c, int64_t groups, weight_memory *into,
     size_t used = 0;
 
     into->line = (lines | 1) * GROUP;
-    into->x = half_taken(start, &used, c->phases * groups * GROUP * into->line,
-                         sizeof(uint16_t));
-    into->dy = half_taken(start, &used, results * c->places, sizeof(uint16_t));
-    into->b = half_taken(start, &used, results * c->places, sizeof(uint16_t));
-    into->room = half_taken(start, &used, plane, sizeof(uint16_t));
+    into->x = sonde__op_take(start, &used, c->phases * groups * GROUP * into->line,
+                             sizeof(uint16_t));
+    into->dy = sonde__op_take(start, &used, results * c->places, sizeof(uint16_t));
+    into->b = sonde__op_take(start, &used, results * c->places, sizeof(uint16_t));
+    into->room = sonde__op_take(start, &used, plane, sizeof(uint16_t));
     into->sums =
-        half_taken(start, &used, c->taps * groups * GROUP * results, sizeof(float));
-    into->at = half_taken(start, &used, c->places / GROUP, sizeof(int64_t));
+        sonde__op_take(start, &used, c->taps * groups * GROUP * results, sizeof(float));
+    into->at = sonde__op_take(start, &used, c->places / GROUP, sizeof(int64_t));
     return used;
 }
 
@@ -646,16 +646,16 @@ static bool fits(const sonde__op_call *call, const sonde__op_shape *source,
         if (w->dim[2 + d] < 1 || w->dim[2 + d] > MOST_TAPS) {
             return false;
         }
-        reach = a->dilation[d] * (w->dim[2 + d] - 1);
-        if (a->stride[d] > 4 || source->dim[2 + d] < 1 || reach > MOST_TAPS ||
-            a->padding[d] > reach) {
+        reach = a->window.dilation[d] * (w->dim[2 + d] - 1);
+        if (a->window.stride[d] > 4 || source->dim[2 + d] < 1 || reach > MOST_TAPS ||
+            a->window.padding[d] > reach) {
             return false;
         }
     }
     if (source->dim[2] > MOST_PLACES / source->dim[3]) {
         return false;
     }
-    return a->half == SONDE_BF16 && a->groups == 1 && w->dim[0] >= 16 &&
+    return a->half == SONDE_BF16 && a->window.groups == 1 && w->dim[0] >= 16 &&
            w->dim[1] >= 16 && w->dim[2] * w->dim[3] <= MOST_TAPS && source->dim[0] > 0 &&
            sonde__kernel_half_tiles_of() != NULL;
 }
@@ -668,7 +668,8 @@ static bool takes_two(const sonde__op_call *call)
 static bool takes_weight(const sonde__op_call *call)
 {
     const sonde__op_attrs *const a = call->attrs;
-    const sonde__op_shape w = {.dim = {a->dims[0], a->dims[1], a->dims[2], a->dims[3]}};
+    const sonde__op_shape w = {.dim = {a->window.dims[0], a->window.dims[1],
+                                       a->window.dims[2], a->window.dims[3]}};
 
     return a->wide && fits(call, &call->in[1].shape, &w);
 }

@@ -324,14 +324,16 @@ static void batch_run(const sonde__op_call *call, int part, int parts)
 {
     const sonde__op_attrs *attrs = call->attrs;
     const layout n = layout_of(&call->in[0].shape);
-    const bool given = attrs->track && !attrs->training;
-    const int running = attrs->affine ? 3 : 1;
+    const bool given = attrs->norm.track && !attrs->training;
+    const int running = attrs->norm.affine ? 3 : 1;
     int64_t first, last;
 
     lanes_split(n.channels, part, parts, &first, &last);
     for (int64_t c = first; c < last; c++) {
-        const float weight = attrs->affine ? number_of(lanes_in(call, 1), c, 1.0F) : 1.0F;
-        const float bias = attrs->affine ? number_of(lanes_in(call, 2), c, 0.0F) : 0.0F;
+        const float weight =
+            attrs->norm.affine ? number_of(lanes_in(call, 1), c, 1.0F) : 1.0F;
+        const float bias =
+            attrs->norm.affine ? number_of(lanes_in(call, 2), c, 0.0F) : 0.0F;
         float means[LANES], rstds[LANES], mean = 0.0F, var = 0.0F;
 
         if (given) {
@@ -343,7 +345,7 @@ static void batch_run(const sonde__op_call *call, int part, int parts)
         put(lanes_out(call, 1), c, mean);
         put(lanes_out(call, 2), c, var);
         fill(means, mean);
-        fill(rstds, (float)(1.0 / sqrt((double)var + (double)attrs->eps)));
+        fill(rstds, (float)(1.0 / sqrt((double)var + (double)attrs->norm.eps)));
         for (int64_t i = 0; i < n.pieces; i++) {
             const piece p = piece_at(&n, c, i);
 
@@ -393,7 +395,7 @@ static void batch_grad_run(const sonde__op_call *call, int part, int parts)
     for (int64_t c = first; c < last; c++) {
         const float mean = lanes_in(call, 2)[c];
         const double rstd =
-            1.0 / sqrt((double)lanes_in(call, 3)[c] + (double)call->attrs->eps);
+            1.0 / sqrt((double)lanes_in(call, 3)[c] + (double)call->attrs->norm.eps);
         double dy_sum = 0.0, dyz_sum = 0.0;
         float means[LANES];
 
@@ -428,8 +430,8 @@ static grouping grouping_of(const sonde__op_shape *x, const sonde__op_attrs *att
 {
     return (grouping){.samples = x->dim[0],
                       .blocks = lanes_blocks(x->dim[0]),
-                      .groups = attrs->groups,
-                      .per_group = x->dim[1] / attrs->groups,
+                      .groups = attrs->norm.groups,
+                      .per_group = x->dim[1] / attrs->norm.groups,
                       .inner = lanes_inner(x) / x->dim[1]};
 }
 
@@ -456,7 +458,7 @@ static int group_parts(const sonde__op_call *call, int max)
 {
     const sonde__op_shape *const x = &call->in[0].shape;
 
-    return norm_parts(x, 8.0, lanes_blocks(x->dim[0]) * call->attrs->groups, max);
+    return norm_parts(x, 8.0, lanes_blocks(x->dim[0]) * call->attrs->norm.groups, max);
 }
 
 /* A part is a range of groups, counted through all blocks. */
@@ -473,7 +475,7 @@ static void group_run(const sonde__op_call *call, int part, int parts)
         float mean[LANES], rstd[LANES];
 
         find_group_moments(lanes_in(call, 0) + start, g.per_group * g.inner,
-                           call->attrs->eps, mean, rstd);
+                           call->attrs->norm.eps, mean, rstd);
         for (int lane = 0; lane < LANES; lane++) {
             put(lanes_out(call, 1), i * LANES + lane, mean[lane]);
             put(lanes_out(call, 2), i * LANES + lane, rstd[lane]);
@@ -533,7 +535,7 @@ static void group_gradient(const grouping *g, const float *dy, const float *x,
 
 static int group_grad_parts(const sonde__op_call *call, int max)
 {
-    return norm_parts(&call->in[1].shape, 10.0, call->attrs->groups, max);
+    return norm_parts(&call->in[1].shape, 10.0, call->attrs->norm.groups, max);
 }
 
 /* A part's channels of one group, over one block and over all. */

@@ -50,8 +50,8 @@ static bool along_last(const sonde__op_call *call)
 {
     const sonde__op_shape *x = &call->in[0].shape;
 
-    return x->dtype == SONDE_F32 && x->rank > 0 && call->attrs->axis == x->rank - 1 &&
-           x->dim[x->rank - 1] > 0;
+    return x->dtype == SONDE_F32 && x->rank > 0 &&
+           call->attrs->along.axis == x->rank - 1 && x->dim[x->rank - 1] > 0;
 }
 
 #define SOFTMAX(op, function_call)                                                       \
@@ -86,12 +86,12 @@ static bool is_f32(const sonde__op_call *call)
            sonde__op_shape_count(&call->in[0].shape) > 0;
 }
 
-/* Elements of a row: the last attrs->rank dims. */
+/* Elements of a row: the last attrs->norm.rank dims. */
 static int64_t row_size(const sonde__op_call *call, int operand)
 {
     const sonde__op_shape *x = &call->in[operand].shape;
 
-    return sonde__op_dims_product(x, x->rank - call->attrs->rank, x->rank);
+    return sonde__op_dims_product(x, x->rank - call->attrs->norm.rank, x->rank);
 }
 
 static void layer_norm_run(const sonde__op_call *call, int part, int parts)
@@ -103,10 +103,10 @@ static void layer_norm_run(const sonde__op_call *call, int part, int parts)
     const float *bias = call->in_count > 2 ? call->in[2].data : NULL;
 
     for (int64_t row = mine.begin; row < mine.end; row++) {
-        sonde__kernel_rows()->layer_norm(in_row(call, 0, row * size), weight, bias,
-                                         call->attrs->eps, out_row(call, 0, row * size),
-                                         out_row(call, 1, row), out_row(call, 2, row),
-                                         size);
+        sonde__kernel_rows()->layer_norm(
+            in_row(call, 0, row * size), weight, bias, call->attrs->norm.eps,
+            out_row(call, 0, row * size), out_row(call, 1, row), out_row(call, 2, row),
+            size);
     }
 }
 
@@ -161,7 +161,7 @@ static void gelu_run(const sonde__op_call *call, int part, int parts)
         stream_part(sonde__op_shape_count(&call->out[0].shape), part, parts);
 
     sonde__kernel_rows()->gelu(in_row(call, 0, mine.begin), out_row(call, 0, mine.begin),
-                               call->attrs->choice == 1, mine.end - mine.begin);
+                               call->attrs->function.variant == 1, mine.end - mine.begin);
 }
 
 static void gelu_grad_run(const sonde__op_call *call, int part, int parts)
@@ -171,7 +171,8 @@ static void gelu_grad_run(const sonde__op_call *call, int part, int parts)
 
     sonde__kernel_rows()->gelu_grad(
         in_row(call, 0, mine.begin), in_row(call, 1, mine.begin),
-        out_row(call, 0, mine.begin), call->attrs->choice == 1, mine.end - mine.begin);
+        out_row(call, 0, mine.begin), call->attrs->function.variant == 1,
+        mine.end - mine.begin);
 }
 
 const sonde__op_kernel sonde__kernel_gelu_rows = ROW_KERNEL(is_f32, gelu_run);

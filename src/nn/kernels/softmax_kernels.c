@@ -191,7 +191,7 @@ VEC_INLINE void run_line(const line_op op, const bool batch, const float *a,
 
 static bool line_accepts(const sonde__op_call *call)
 {
-    const int axis = call->attrs->axis;
+    const int axis = call->attrs->along.axis;
 
     return lanes_is_f32(&call->in[0].shape, -1) && axis >= 1 &&
            axis < call->in[0].shape.rank && call->in[0].shape.dim[axis] >= 1;
@@ -199,13 +199,13 @@ static bool line_accepts(const sonde__op_call *call)
 
 static bool batch_accepts(const sonde__op_call *call)
 {
-    return lanes_is_f32(&call->in[0].shape, -1) && call->attrs->axis == 0 &&
+    return lanes_is_f32(&call->in[0].shape, -1) && call->attrs->along.axis == 0 &&
            call->in[0].shape.rank >= 2;
 }
 
 static int line_parts(const sonde__op_call *call, int max)
 {
-    const lines l = lines_of(&call->in[0].shape, call->attrs->axis);
+    const lines l = lines_of(&call->in[0].shape, call->attrs->along.axis);
 
     return lanes_parts(30.0 * LANES * (double)(l.count * l.length), l.count, max);
 }
@@ -214,7 +214,7 @@ static int line_parts(const sonde__op_call *call, int max)
 VEC_INLINE void run_lines(const line_op op, const bool batch, const sonde__op_call *call,
                           int part, int parts)
 {
-    const lines l = lines_of(&call->in[0].shape, call->attrs->axis);
+    const lines l = lines_of(&call->in[0].shape, call->attrs->along.axis);
     const float *const a = lanes_in(call, 0);
     const float *const b = lanes_in(call, 1) == NULL ? a : lanes_in(call, 1);
     int64_t first, last;
@@ -276,7 +276,7 @@ static void nll_run(const sonde__op_call *call, int part, int parts)
                          : __builtin_nan("");
     }
     *(float *)call->out[0].data =
-        (float)(call->attrs->mean ? loss / (double)samples : loss);
+        (float)(call->attrs->loss.mean ? loss / (double)samples : loss);
 }
 
 /* dloss f32 PLAIN, target i64 PLAIN, dlogp (N, C) LANES */
@@ -291,7 +291,8 @@ static void nll_grad_run(const sonde__op_call *call, int part, int parts)
     const int64_t samples = shape->dim[0], classes = shape->dim[1];
     const int64_t *const target = call->in[1].data;
     const double dloss = (double)*(const float *)call->in[0].data;
-    const float step = (float)(call->attrs->mean ? -dloss / (double)samples : -dloss);
+    const float step =
+        (float)(call->attrs->loss.mean ? -dloss / (double)samples : -dloss);
     float *const dlogp = call->out[0].data;
 
     (void)part, (void)parts;

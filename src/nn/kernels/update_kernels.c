@@ -2,7 +2,7 @@
  * update_kernels.c - the updates of parameters, with vital signs of gradient, weight and states
  * in the same pass: SGD (its loop is in sgd_update.h), Adam and AdamW, RMSprop, Adagrad, LAMB.
  *
- * Equations: sgd.c, adam.c, rmsprop.c, adagrad.c and lamb.c. Factors of a step are taken in
+ * Equations: updates.c. Factors of a step are taken in
  * double, everything an element in float32, Adam's in the order of torch's own kernels; results
  * of the others differ from the references, which compute in double, by roundings. The sums of
  * squares of LAMB's norms are float32 within a block of vital signs and double over the blocks; a
@@ -301,7 +301,7 @@ enum { RMS_CENTRED = 1, RMS_MOMENTUM = 2, RMS_TF = 4 };
  * reference takes in double. */
 static bool rms_accepts(const sonde__op_call *call)
 {
-    return stream_f32(call) && (call->attrs->choice & RMS_CENTRED) == 0;
+    return stream_f32(call) && (call->attrs->update.variant & RMS_CENTRED) == 0;
 }
 
 static step_rule rms_rule(const float *live, int choice)
@@ -356,7 +356,7 @@ static void rms_run(const sonde__op_call *call, int part, int parts)
                                          [RMS_TF | RMS_MOMENTUM] =
                                              rms_tf_momentum_update};
     const int64_t count = sonde__op_shape_count(&call->in[0].shape);
-    const int choice = call->attrs->choice;
+    const int choice = call->attrs->update.variant;
     const step_rule numbers = rms_rule(call->live, choice);
 
     run_blocks(call, stream_part(count, part, parts), updates[choice], &numbers,
