@@ -373,5 +373,6 @@ static void input_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNEL(conv2d_grad_input, "lanes", input_accepts, (SONDE__LANES, SONDE__PLAIN),
-              (SONDE__LANES), input_run, .scratch = input_scratch, .parts = input_parts)
+SONDE__ISA_KERNEL(conv2d_grad_input, "lanes", input_accepts, (SONDE__LANES, SONDE__PLAIN),
+                  (SONDE__LANES), input_run, .scratch = input_scratch,
+                  .parts = input_parts)

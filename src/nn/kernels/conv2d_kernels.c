@@ -405,14 +405,14 @@ static void conv2d_relu_run_lanes(const sonde__op_call *call, int part, int part
 
 /* --- rows of the table -------------------------------------------------------------- */
 
-SONDE__KERNEL(conv2d, "lanes", conv2d_accepts, (SONDE__LANES), (SONDE__LANES),
-              conv2d_run_lanes, .scratch = conv2d_scratch, .parts = conv2d_parts)
-SONDE__KERNEL(conv2d_relu, "lanes", conv2d_accepts, (SONDE__LANES),
-              (SONDE__LANES, SONDE__LANES), conv2d_relu_run_lanes,
-              .scratch = conv2d_scratch, .parts = conv2d_parts,
-              .vitals_out = 1U << 0 | 1U << 1, .vitals_kept = 1U << 0,
-              .finish = relu_vitals_finish)
-SONDE__KERNEL(conv2d_relu_pool, "lanes", pool_accepts, (SONDE__LANES),
-              (SONDE__LANES, SONDE__LANES, SONDE__LANES, SONDE__LANES),
-              conv2d_relu_pool_run_lanes, .scratch = pool_scratch, .parts = pool_parts,
-              .tells = pool_tells, .finish = pool_finish)
+SONDE__ISA_KERNEL(conv2d, "lanes", conv2d_accepts, (SONDE__LANES), (SONDE__LANES),
+                  conv2d_run_lanes, .scratch = conv2d_scratch, .parts = conv2d_parts)
+SONDE__ISA_KERNEL(conv2d_relu, "lanes", conv2d_accepts, (SONDE__LANES),
+                  (SONDE__LANES, SONDE__LANES), conv2d_relu_run_lanes,
+                  .scratch = conv2d_scratch, .parts = conv2d_parts,
+                  .vitals_out = 1U << 0 | 1U << 1, .vitals_kept = 1U << 0,
+                  .finish = relu_vitals_finish)
+SONDE__ISA_KERNEL(conv2d_relu_pool, "lanes", pool_accepts, (SONDE__LANES),
+                  (SONDE__LANES, SONDE__LANES, SONDE__LANES, SONDE__LANES),
+                  conv2d_relu_pool_run_lanes, .scratch = pool_scratch,
+                  .parts = pool_parts, .tells = pool_tells, .finish = pool_finish)

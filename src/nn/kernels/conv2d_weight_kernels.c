@@ -545,13 +545,13 @@ static void fused_run(const sonde__op_call *call, int part, int parts)
 
 /* --- rows of the table -------------------------------------------------------------- */
 
-SONDE__KERNEL(conv2d_grad_weight, "lanes", weight_accepts, (SONDE__LANES, SONDE__LANES),
-              (SONDE__PLAIN), weight_run, .scratch = weight_scratch,
-              .parts = weight_parts)
-SONDE__KERNEL(channel_sum, "lanes", sum_accepts, (SONDE__LANES), (SONDE__PLAIN), sum_run,
-              .parts = sum_parts)
-SONDE__KERNEL(pool_relu_conv_grad, "lanes", fused_accepts,
-              (SONDE__LANES, SONDE__LANES, SONDE__LANES, SONDE__LANES),
-              (SONDE__LANES, SONDE__LANES), fused_run, .scratch = fused_scratch,
-              .parts = fused_parts, .vitals_out = 1U << 0 | 1U << 1,
-              .finish = fused_finish)
+SONDE__ISA_KERNEL(conv2d_grad_weight, "lanes", weight_accepts,
+                  (SONDE__LANES, SONDE__LANES), (SONDE__PLAIN), weight_run,
+                  .scratch = weight_scratch, .parts = weight_parts)
+SONDE__ISA_KERNEL(channel_sum, "lanes", sum_accepts, (SONDE__LANES), (SONDE__PLAIN),
+                  sum_run, .parts = sum_parts)
+SONDE__ISA_KERNEL(pool_relu_conv_grad, "lanes", fused_accepts,
+                  (SONDE__LANES, SONDE__LANES, SONDE__LANES, SONDE__LANES),
+                  (SONDE__LANES, SONDE__LANES), fused_run, .scratch = fused_scratch,
+                  .parts = fused_parts, .vitals_out = 1U << 0 | 1U << 1,
+                  .finish = fused_finish)

@@ -629,9 +629,9 @@ static bool accepts(const sonde__op_call *call, bool backward)
     }
 
 #define DEFINE_KERNEL(op, direction)                                                     \
-    SONDE__KERNEL(op##_wide, "wide", direction##_accepts, (SONDE__LANES),                \
-                  (SONDE__LANES, SONDE__LANES), direction##_run,                         \
-                  .scratch = direction##_scratch, .parts = direction##_parts)
+    SONDE__ISA_KERNEL(op##_wide, "wide", direction##_accepts, (SONDE__LANES),            \
+                      (SONDE__LANES, SONDE__LANES), direction##_run,                     \
+                      .scratch = direction##_scratch, .parts = direction##_parts)
 
 DEFINE_DIRECTION(forward, false)
 DEFINE_DIRECTION(input, true)

@@ -432,6 +432,6 @@ static void weight_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNEL(conv2d_grad_weight_wide, "wide", weight_accepts,
-              (SONDE__LANES, SONDE__LANES), (SONDE__PLAIN), weight_run,
-              .scratch = weight_scratch, .parts = weight_parts)
+SONDE__ISA_KERNEL(conv2d_grad_weight_wide, "wide", weight_accepts,
+                  (SONDE__LANES, SONDE__LANES), (SONDE__PLAIN), weight_run,
+                  .scratch = weight_scratch, .parts = weight_parts)

@@ -98,8 +98,8 @@ static bool accepts_same_shapes(const sonde__op_call *call)
 }
 
 #define STREAM_KERNEL(op, accepts_fn)                                                    \
-    SONDE__KERNEL(op, "flat", accepts_fn, (SONDE__ANY, SONDE__ANY), (SONDE__ANY),        \
-                  op##_run, .parts = stream_parts)
+    SONDE__ISA_KERNEL(op, "flat", accepts_fn, (SONDE__ANY, SONDE__ANY), (SONDE__ANY),    \
+                      op##_run, .parts = stream_parts)
 STREAM_KERNEL(relu, stream_f32)
 STREAM_KERNEL(relu_grad, stream_f32)
 STREAM_KERNEL(add, accepts_same_shapes)
@@ -155,5 +155,5 @@ static void reorder_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNEL(reorder, "tiles", stream_f32, (SONDE__PLAIN), (SONDE__PLAIN), reorder_run,
-              .parts = stream_parts)
+SONDE__ISA_KERNEL(reorder, "tiles", stream_f32, (SONDE__PLAIN), (SONDE__PLAIN),
+                  reorder_run, .parts = stream_parts)

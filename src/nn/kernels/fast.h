@@ -123,15 +123,15 @@ SONDE__KERNEL_FAST_KERNELS(SONDE__FAST_KERNEL)
 /* Defines, in a kernel file, the kernel of an op for its instruction set: the name in dumps, the
  * calls it accepts, the layouts of operands in and out, in parentheses, its function, and what
  * other members are set. */
-#define SONDE__KERNEL_LAYOUTS(...)                                                       \
+#define SONDE__ISA_LAYOUTS(...)                                                          \
     {                                                                                    \
         __VA_ARGS__                                                                      \
     }
-#define SONDE__KERNEL(op, label, takes, ins, outs, runs, ...)                            \
+#define SONDE__ISA_KERNEL(op, label, takes, ins, outs, runs, ...)                        \
     const sonde__op_kernel ISA(sonde__kernel_##op) = {.name = label,                     \
                                                       .accepts = takes,                  \
-                                                      .in = SONDE__KERNEL_LAYOUTS ins,   \
-                                                      .out = SONDE__KERNEL_LAYOUTS outs, \
+                                                      .in = SONDE__ISA_LAYOUTS ins,      \
+                                                      .out = SONDE__ISA_LAYOUTS outs,    \
                                                       .run = runs,                       \
                                                       __VA_ARGS__};
 

@@ -315,14 +315,14 @@ static void grad_input_run(const sonde__op_call *call, int part, int parts)
 /* --- kernels ------------------------------------------------------------------------ */
 
 #define LINEAR(suffix, text, layout, needs)                                              \
-    SONDE__KERNEL(linear##suffix, text, stream_f32, (layout), (SONDE__LANES),            \
-                  linear_run, .scratch = needs, .parts = product_parts)                  \
-    SONDE__KERNEL(linear_relu##suffix, text, stream_f32, (layout),                       \
-                  (SONDE__LANES, SONDE__LANES), linear_run, .scratch = needs,            \
-                  .parts = product_parts, .vitals_out = 1U << 0 | 1U << 1,               \
-                  .vitals_kept = 1U << 0, .finish = relu_vitals_finish)
+    SONDE__ISA_KERNEL(linear##suffix, text, stream_f32, (layout), (SONDE__LANES),        \
+                      linear_run, .scratch = needs, .parts = product_parts)              \
+    SONDE__ISA_KERNEL(linear_relu##suffix, text, stream_f32, (layout),                   \
+                      (SONDE__LANES, SONDE__LANES), linear_run, .scratch = needs,        \
+                      .parts = product_parts, .vitals_out = 1U << 0 | 1U << 1,           \
+                      .vitals_kept = 1U << 0, .finish = relu_vitals_finish)
 
 LINEAR(, "lanes", SONDE__LANES, NULL)
 LINEAR(_plain, "lanes, x plain", SONDE__PLAIN, linear_scratch)
-SONDE__KERNEL(linear_grad_input, "lanes", stream_f32, (SONDE__LANES), (SONDE__LANES),
-              grad_input_run, .parts = product_parts)
+SONDE__ISA_KERNEL(linear_grad_input, "lanes", stream_f32, (SONDE__LANES), (SONDE__LANES),
+                  grad_input_run, .parts = product_parts)

@@ -429,18 +429,18 @@ static bool accepts_matrix(const sonde__op_call *call)
 /* --- kernels ------------------------------------------------------------------------ */
 
 #define GRAD_WEIGHT(suffix, text, layout)                                                \
-    SONDE__KERNEL(linear_grad_weight##suffix, text, stream_f32, (SONDE__LANES, layout),  \
-                  (SONDE__PLAIN), grad_weight_run,                                       \
-                  .scratch = layout == SONDE__PANELS ? NULL : grad_weight_scratch,       \
-                  .parts = grad_weight_parts)                                            \
-    SONDE__KERNEL(linear_grad_weight_sgd##suffix, text, stream_f32,                      \
-                  (SONDE__PLAIN, SONDE__LANES, layout), (SONDE__PLAIN),                  \
-                  grad_weight_sgd_run, .scratch = update_scratch, .parts = update_parts, \
-                  .vitals_out = 7U, .finish = grad_weight_sgd_finish,                    \
-                  .again = grad_weight_sgd_again)
+    SONDE__ISA_KERNEL(linear_grad_weight##suffix, text, stream_f32,                      \
+                      (SONDE__LANES, layout), (SONDE__PLAIN), grad_weight_run,           \
+                      .scratch = layout == SONDE__PANELS ? NULL : grad_weight_scratch,   \
+                      .parts = grad_weight_parts)                                        \
+    SONDE__ISA_KERNEL(linear_grad_weight_sgd##suffix, text, stream_f32,                  \
+                      (SONDE__PLAIN, SONDE__LANES, layout), (SONDE__PLAIN),              \
+                      grad_weight_sgd_run, .scratch = update_scratch,                    \
+                      .parts = update_parts, .vitals_out = 7U,                           \
+                      .finish = grad_weight_sgd_finish, .again = grad_weight_sgd_again)
 GRAD_WEIGHT(_panels, "lanes, x panels", SONDE__PANELS)
 GRAD_WEIGHT(, "lanes", SONDE__LANES)
 GRAD_WEIGHT(_plain, "lanes, x plain", SONDE__PLAIN)
 
-SONDE__KERNEL(linear_channel_sum, "lanes", accepts_matrix, (SONDE__LANES), (SONDE__PLAIN),
-              channel_sum_run, .parts = channel_sum_parts)
+SONDE__ISA_KERNEL(linear_channel_sum, "lanes", accepts_matrix, (SONDE__LANES),
+                  (SONDE__PLAIN), channel_sum_run, .parts = channel_sum_parts)

@@ -588,15 +588,17 @@ static void group_grad_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNEL(batch_norm, "lanes", norm_accepts, (SONDE__LANES), (SONDE__LANES),
-              batch_run, .parts = batch_parts)
-SONDE__KERNEL(batch_norm_relu, "lanes", norm_accepts, (SONDE__LANES),
-              (SONDE__LANES, SONDE__PLAIN, SONDE__PLAIN, SONDE__LANES), batch_run,
-              .parts = batch_parts)
-SONDE__KERNEL(batch_norm_grad, "lanes", norm_accepts, (SONDE__LANES, SONDE__LANES),
-              (SONDE__LANES), batch_grad_run, .parts = batch_grad_parts)
-SONDE__KERNEL(group_norm, "lanes", norm_accepts, (SONDE__LANES),
-              (SONDE__LANES, SONDE__LANES, SONDE__LANES), group_run, .parts = group_parts)
-SONDE__KERNEL(group_norm_grad, "lanes", norm_accepts,
-              (SONDE__LANES, SONDE__LANES, SONDE__LANES, SONDE__LANES), (SONDE__LANES),
-              group_grad_run, .parts = group_grad_parts, .scratch = group_grad_scratch)
+SONDE__ISA_KERNEL(batch_norm, "lanes", norm_accepts, (SONDE__LANES), (SONDE__LANES),
+                  batch_run, .parts = batch_parts)
+SONDE__ISA_KERNEL(batch_norm_relu, "lanes", norm_accepts, (SONDE__LANES),
+                  (SONDE__LANES, SONDE__PLAIN, SONDE__PLAIN, SONDE__LANES), batch_run,
+                  .parts = batch_parts)
+SONDE__ISA_KERNEL(batch_norm_grad, "lanes", norm_accepts, (SONDE__LANES, SONDE__LANES),
+                  (SONDE__LANES), batch_grad_run, .parts = batch_grad_parts)
+SONDE__ISA_KERNEL(group_norm, "lanes", norm_accepts, (SONDE__LANES),
+                  (SONDE__LANES, SONDE__LANES, SONDE__LANES), group_run,
+                  .parts = group_parts)
+SONDE__ISA_KERNEL(group_norm_grad, "lanes", norm_accepts,
+                  (SONDE__LANES, SONDE__LANES, SONDE__LANES, SONDE__LANES),
+                  (SONDE__LANES), group_grad_run, .parts = group_grad_parts,
+                  .scratch = group_grad_scratch)

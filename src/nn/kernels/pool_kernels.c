@@ -235,7 +235,7 @@ static void grad_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNEL(max_pool2d, "lanes", pool_accepts, (SONDE__LANES),
-              (SONDE__LANES, SONDE__LANES), pool_run, .parts = pool_parts)
-SONDE__KERNEL(max_pool2d_grad, "lanes", grad_accepts, (SONDE__LANES, SONDE__LANES),
-              (SONDE__LANES), grad_run, .parts = grad_parts)
+SONDE__ISA_KERNEL(max_pool2d, "lanes", pool_accepts, (SONDE__LANES),
+                  (SONDE__LANES, SONDE__LANES), pool_run, .parts = pool_parts)
+SONDE__ISA_KERNEL(max_pool2d_grad, "lanes", grad_accepts, (SONDE__LANES, SONDE__LANES),
+                  (SONDE__LANES), grad_run, .parts = grad_parts)

@@ -232,8 +232,8 @@ VEC_INLINE void run_lines(const line_op op, const bool batch, const sonde__op_ca
     {                                                                                    \
         run_lines(which, batch, call, part, parts);                                      \
     }                                                                                    \
-    SONDE__KERNEL(kernel, label, takes, (SONDE__LANES, SONDE__LANES), (SONDE__LANES),    \
-                  kernel##_run, .parts = line_parts)
+    SONDE__ISA_KERNEL(kernel, label, takes, (SONDE__LANES, SONDE__LANES),                \
+                      (SONDE__LANES), kernel##_run, .parts = line_parts)
 #define LINE_KERNELS(op, which)                                                          \
     LINE_KERNEL(op, op, "lanes", line_accepts, which, false)                             \
     LINE_KERNEL(op, op##_batch, "lanes, batch", batch_accepts, which, true)
@@ -310,7 +310,7 @@ static void nll_grad_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNEL(nll, "lanes", nll_accepts, (SONDE__LANES), (SONDE__PLAIN), nll_run,
-              .parts = NULL)
-SONDE__KERNEL(nll_grad, "lanes", nll_grad_accepts, (SONDE__PLAIN), (SONDE__LANES),
-              nll_grad_run, .parts = NULL)
+SONDE__ISA_KERNEL(nll, "lanes", nll_accepts, (SONDE__LANES), (SONDE__PLAIN), nll_run,
+                  .parts = NULL)
+SONDE__ISA_KERNEL(nll_grad, "lanes", nll_grad_accepts, (SONDE__PLAIN), (SONDE__LANES),
+                  nll_grad_run, .parts = NULL)

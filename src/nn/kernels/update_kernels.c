@@ -85,9 +85,9 @@ static void sgd_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNEL(sgd, "flat", stream_f32, (SONDE__PLAIN), (SONDE__PLAIN), sgd_run,
-              .scratch = sgd_scratch, .parts = stream_parts, .vitals_in = 1U << 1,
-              .vitals_out = 1U << 0 | 1U << 1, .finish = sgd_finish)
+SONDE__ISA_KERNEL(sgd, "flat", stream_f32, (SONDE__PLAIN), (SONDE__PLAIN), sgd_run,
+                  .scratch = sgd_scratch, .parts = stream_parts, .vitals_in = 1U << 1,
+                  .vitals_out = 1U << 0 | 1U << 1, .finish = sgd_finish)
 
 /* --- the others: arrays and vital signs --------------------------------------------- */
 
@@ -290,8 +290,8 @@ static void adam_run(const sonde__op_call *call, int part, int parts)
     put_steps(call, step);
 }
 
-SONDE__KERNEL(adam, "flat", stream_f32, (SONDE__PLAIN), (SONDE__PLAIN), adam_run,
-              .vitals_in = 1U << 1, .vitals_out = 7U)
+SONDE__ISA_KERNEL(adam, "flat", stream_f32, (SONDE__PLAIN), (SONDE__PLAIN), adam_run,
+                  .vitals_in = 1U << 1, .vitals_out = 7U)
 
 /* --- RMSprop ------------------------------------------------------------------------ */
 
@@ -363,9 +363,9 @@ static void rms_run(const sonde__op_call *call, int part, int parts)
                (choice & RMS_MOMENTUM) != 0 ? 4 : 2, sonde__op_part_bad(call, part));
 }
 
-SONDE__KERNEL(rmsprop, "flat", rms_accepts, (SONDE__PLAIN), (SONDE__PLAIN), rms_run,
-              .parts = stream_parts, .vitals_in = 1U << 1,
-              .vitals_out = 1U << 0 | 1U << 1 | 1U << 3)
+SONDE__ISA_KERNEL(rmsprop, "flat", rms_accepts, (SONDE__PLAIN), (SONDE__PLAIN), rms_run,
+                  .parts = stream_parts, .vitals_in = 1U << 1,
+                  .vitals_out = 1U << 0 | 1U << 1 | 1U << 3)
 
 /* --- Adagrad ------------------------------------------------------------------------ */
 
@@ -402,8 +402,8 @@ static void adagrad_run(const sonde__op_call *call, int part, int parts)
     put_steps(call, before + 1.0F);
 }
 
-SONDE__KERNEL(adagrad, "flat", stream_f32, (SONDE__PLAIN), (SONDE__PLAIN), adagrad_run,
-              .vitals_in = 1U << 1, .vitals_out = 3U)
+SONDE__ISA_KERNEL(adagrad, "flat", stream_f32, (SONDE__PLAIN), (SONDE__PLAIN),
+                  adagrad_run, .vitals_in = 1U << 1, .vitals_out = 3U)
 
 /* --- LAMB --------------------------------------------------------------------------- */
 
@@ -550,5 +550,5 @@ static void lamb_run(const sonde__op_call *call, int part, int parts)
     put_steps(call, step);
 }
 
-SONDE__KERNEL(lamb, "flat", stream_f32, (SONDE__PLAIN), (SONDE__PLAIN), lamb_run,
-              .vitals_in = 1U << 1, .vitals_out = 7U)
+SONDE__ISA_KERNEL(lamb, "flat", stream_f32, (SONDE__PLAIN), (SONDE__PLAIN), lamb_run,
+                  .vitals_in = 1U << 1, .vitals_out = 7U)
