@@ -11,7 +11,6 @@
  * or NaN if dy is infinite.
  */
 #include "nn/kernels/fast.h"
-#include "nn/kernels/half_ops.h"
 #include "nn/ops/common.h"
 #include "nn/ops/layer_row.h"
 

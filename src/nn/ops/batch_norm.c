@@ -34,7 +34,6 @@
  */
 #include "base/fail.h"
 #include "nn/kernels/fast.h"
-#include "nn/kernels/half_ops.h"
 #include "nn/ops/common.h"
 #include "nn/ops/layer_row.h"
 

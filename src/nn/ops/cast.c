@@ -20,7 +20,7 @@
  * attrs: cast, labels.
  */
 #include "base/fail.h"
-#include "nn/kernels/half_ops.h"
+#include "nn/kernels/fast.h"
 #include "nn/ops/common.h"
 #include "nn/ops/layer_row.h"
 

@@ -17,7 +17,7 @@
  * for all. x of one dimension has one channel.
  */
 #include "nn/ops/common.h"
-#include "nn/kernels/half_ops.h"
+#include "nn/kernels/fast.h"
 #include "base/fail.h"
 #include "nn/ops/layer_row.h"
 

@@ -19,7 +19,6 @@
 #include "nn/ops/common.h"
 #include "base/fail.h"
 #include "nn/kernels/fast.h"
-#include "nn/kernels/half_ops.h"
 
 #include <stdio.h>
 

@@ -14,7 +14,6 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "nn/kernels/fast.h"
-#include "nn/kernels/half_ops.h"
 
 bool sonde__op_broadcasts_to(const sonde__op_shape *source, const sonde__op_shape *target)
 {

@@ -18,7 +18,6 @@
  */
 #include "nn/ops/common.h"
 #include "nn/kernels/fast.h"
-#include "nn/kernels/half_ops.h"
 
 /* A call of a member op. */
 static sonde__op_call member(const sonde__op_attrs *attrs, int in_count,

@@ -8,7 +8,6 @@
 #include "nn/ops/common.h"
 #include "base/fail.h"
 #include "nn/kernels/fast.h"
-#include "nn/kernels/half_ops.h"
 #include "nn/ops/layer_row.h"
 
 #include <math.h>

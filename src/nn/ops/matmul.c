@@ -14,7 +14,6 @@
  */
 #include "base/fail.h"
 #include "nn/kernels/gemm.h"
-#include "nn/kernels/half_gemm.h"
 #include "nn/ops/common.h"
 #include "nn/ops/layer_row.h"
 

@@ -28,7 +28,7 @@
  * attrs: recurrent.
  */
 #include "base/macros.h"
-#include "nn/kernels/half_gemm.h"
+#include "nn/kernels/gemm.h"
 #include "nn/kernels/rows.h"
 #include "nn/ops/recurrent.h"
 #include "base/fail.h"

@@ -5,7 +5,7 @@
  * that dtype, unless wide; sums over the steps are float32. Outside a GRU dr is da. It
  * may be left out.
  */
-#include "nn/kernels/half_gemm.h"
+#include "nn/kernels/gemm.h"
 #include "nn/kernels/rows.h"
 #include "nn/ops/recurrent.h"
 
