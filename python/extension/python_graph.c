@@ -93,7 +93,7 @@ static PyObject *kept_tensor(PyObject *tensor, void *address, const char *name)
 
 PyDoc_STRVAR(tensor_doc,
              "tensor(name, tensor, trained, frozen)\n--\n\n"
-             "A tensor of the model in place: a parameter that the optimiser updates "
+             "A tensor of the model in place: a parameter that the optimizer updates "
              "(trained), one that it leaves as it is (trained and frozen), or a buffer. "
              "It must be contiguous and aligned to 64 bytes, and is kept alive.");
 

@@ -585,7 +585,7 @@ static PyObject *session_set_rate(PyObject *object, PyObject *arguments)
 }
 
 PyDoc_STRVAR(save_doc, "save(path)\n--\n\n"
-                       "Parameters, buffers and the optimiser's state, as safetensors.");
+                       "Parameters, buffers and the optimizer's state, as safetensors.");
 
 static PyObject *session_save(PyObject *object, PyObject *path)
 {

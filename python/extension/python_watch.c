@@ -459,7 +459,7 @@ static PyObject *watch_see_gradients(PyObject *object, PyObject *unused)
 PyDoc_STRVAR(
     see_unclipped_doc,
     "see_unclipped(player, /)\n--\n\n"
-    "Shows the gradients of an optimiser before they are clipped, and not after.");
+    "Shows the gradients of an optimizer before they are clipped, and not after.");
 
 static PyObject *watch_see_unclipped(PyObject *object, PyObject *number)
 {
@@ -633,7 +633,7 @@ PyDoc_STRVAR(return_to_doc,
              "shape, (full, count ... sum) or None, value or None).");
 PyDoc_STRVAR(note_cleared_doc,
              "note_cleared(optimizer, cleared)\n--\n\n"
-             "Whether the gradients of an optimiser were cleared before its step.");
+             "Whether the gradients of an optimizer were cleared before its step.");
 
 PyDoc_STRVAR(findings_doc, "findings()\n--\n\nAll findings so far, as tuples.");
 

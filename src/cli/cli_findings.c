@@ -57,7 +57,7 @@ void cli_print_finding(FILE *stream, const sonde_finding *finding, int epoch)
                       (unsigned long long)finding->steps, (long long)finding->last_step);
     }
     if (finding->mode != SONDE_MODE_GLOBAL && finding->mode_step != finding->step) {
-        (void)fprintf(stream, " It began at step %lld of mode %s.",
+        (void)fprintf(stream, " It started at step %lld of mode %s.",
                       (long long)finding->mode_step, sonde_mode_name(finding->mode));
     }
     if (finding->raised_step > 0) {

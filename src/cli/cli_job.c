@@ -438,7 +438,8 @@ void cli_print_scores(const sonde_nn_score *score, const sonde_nn_confusion *mat
                      100.0 * scores.recall, 100.0 * scores.f1);
     }
     if (unused > 0) {
-        (void)printf("%" PRId64 " more outputs of the model are no classes of the data\n",
+        (void)printf("%" PRId64
+                     " more outputs of the model are not classes of the data\n",
                      unused);
     }
 }

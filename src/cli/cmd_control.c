@@ -42,7 +42,7 @@ static int ask(const char *path, sonde_request_kind kind, const char *text)
     if (err != SONDE_OK) {
         return cli_fail(&diag);
     }
-    (void)printf("%s: %s asked for\n", path, sonde_request_kind_name(kind));
+    (void)printf("%s: %s requested\n", path, sonde_request_kind_name(kind));
     return CLI_OK;
 }
 
@@ -52,7 +52,7 @@ static int run_stop(const void *values, int argc, char **argv)
 
     (void)argc;
     return ask(argv[0], SONDE_REQUEST_STOP,
-               asked->text != NULL ? asked->text : "asked by 'sonde stop'");
+               asked->text != NULL ? asked->text : "requested by 'sonde stop'");
 }
 
 static int run_checkpoint(const void *values, int argc, char **argv)
@@ -61,7 +61,7 @@ static int run_checkpoint(const void *values, int argc, char **argv)
 
     (void)argc;
     return ask(argv[0], SONDE_REQUEST_CHECKPOINT,
-               asked->text != NULL ? asked->text : "asked by 'sonde checkpoint'");
+               asked->text != NULL ? asked->text : "requested by 'sonde checkpoint'");
 }
 
 static const cli_option options[] = {

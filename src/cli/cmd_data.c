@@ -116,7 +116,7 @@ static int run_synth(const void *values, int argc, char **argv)
         return cli_fail(&diag);
     }
     if (holds_set(asked->folder)) {
-        return cli_fail_text("%s: holds a data set already (expected another folder)",
+        return cli_fail_text("%s: already contains a data set (expected another folder)",
                              asked->folder);
     }
     err = sonde_nn_synth(path, &options, &diag);
@@ -132,16 +132,16 @@ static int run_synth(const void *values, int argc, char **argv)
 static const cli_option synth_options[] = {
     OPTION("out", 'o', CLI_TEXT, "FOLDER", folder,
            "write to this folder (default: the cache)"),
-    OPTION("seed", 's', CLI_SEED, "N", seed, "seed of the garments (0)"),
-    OPTION("train", 0, CLI_SIZE, "N", train, "training samples (60000)"),
-    OPTION("test", 0, CLI_SIZE, "N", test, "test samples (10000)"),
+    OPTION("seed", 's', CLI_SEED, "N", seed, "seed the drawing of garments (0)"),
+    OPTION("train", 0, CLI_SIZE, "N", train, "draw N training samples (60000)"),
+    OPTION("test", 0, CLI_SIZE, "N", test, "draw N test samples (10000)"),
     OPTION("quiet", 'q', CLI_FLAG, NULL, quiet, "print only errors"),
 };
 
 const cli_command cli_data_synth = {
     .name = "data synth",
     .arguments = "",
-    .summary = "draw a synthetic set of garments, without a network",
+    .summary = "draw a synthetic set of garments, without a download",
     .details =
         "The set is called fashion-synth; it has the format and classes of Fashion-MNIST.\n"
         "A data set that is already in FOLDER is not replaced.",

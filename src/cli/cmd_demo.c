@@ -256,8 +256,9 @@ static void print_findings(showing *show, const sonde_finding *all, size_t count
     if (about == 0 && !healthy && show->trial != NULL) {
         print_lacked(show);
     } else if (!healthy && show->demo->tensor != NULL && !has_tensor(show)) {
-        (void)printf("'--hook-type %s' does not record %s: the findings are of others.\n",
-                     show->asked->hook_type, show->demo->tensor);
+        (void)printf(
+            "'--hook-type %s' does not record %s: the findings are about other tensors.\n",
+            show->asked->hook_type, show->demo->tensor);
     }
     for (size_t i = 0; i < count && shown < SHOWN; i++) {
         if (is_about(show->demo, &all[i]) || healthy) {
@@ -391,7 +392,7 @@ static sonde_err train(showing *show, bool judged, sonde_diag *diag)
         (void)printf("\nTraining%s; recorded in %s\n",
                      show->rules == NULL        ? ""
                      : asked->hook_type != NULL ? ", judged afterwards"
-                                                : ", judged as it goes",
+                                                : ", judged at every step",
                      show->run);
         (void)fflush(stdout);
     }
@@ -509,11 +510,12 @@ static const cli_option demo_options_table[] = {
 const cli_command cli_demo = {
     .name = "demo",
     .arguments = "NAME",
-    .summary = "train a network that goes wrong, and see the rules find it",
-    .details = "Each demo takes seconds and needs neither network nor data. The run\n"
-               "is kept; the last lines show how to look at it. The exit code is 0 if\n"
-               "the rules found the expected fault and, with --fixed, nothing; 3 if\n"
-               "--hook-type records too little for the rule of the demo.",
+    .summary = "train a network that fails, and see the rules find the fault",
+    .details =
+        "Each demo takes seconds and needs no download. The run\n"
+        "is kept; the last lines show commands to inspect it. The exit code is 0 if\n"
+        "the rules found the expected fault and, with --fixed, nothing; 3 if\n"
+        "--hook-type records too little for the rule of the demo.",
     .examples = "  sonde demo list\n"
                 "  sonde demo vanishing_grad --record ./demo_vg/\n"
                 "  sonde demo vanishing_grad --fixed",
@@ -528,7 +530,7 @@ const cli_command cli_demo_list = {
     .name = "demo list",
     .arguments = "",
     .summary = "list the demos",
-    .details = "One line a demo: its name and what goes wrong.",
+    .details = "Prints one line for each demo: its name and its fault.",
     .most = 0,
     .run = run_list,
 };

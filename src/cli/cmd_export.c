@@ -127,7 +127,7 @@ static sonde_err export_run(const export_values *asked, int argc, char **argv,
     }
 
 done:
-    sonde_selector_free_ids(ids);
+    sonde_release(ids);
     sonde_trial_close(trial);
     return err;
 }
@@ -204,8 +204,8 @@ const cli_command cli_export = {
         "Without --stat, tensorboard gets mean, std, min, max, l2 and nonfinite, csv and "
         "jsonl\nall statistics. numpy has no float8 or bfloat16: npz stores float8 as "
         "codes (uint8)\nand bfloat16 as float32.\n\n"
-        "OUT must not exist; it appears whole or not at all. Damaged values are left out "
-        "and\nnamed; the exit code is then 1.",
+        "OUT must not exist; it is written completely or not at all. Damaged values are\n"
+        "omitted and named; the exit code is then 1.",
     .examples =
         "  sonde export runs/first board --format tensorboard\n"
         "  sonde export runs/first weights.npz '*.weight' --format npz --steps 1000:\n"

@@ -169,7 +169,7 @@ static sonde_err count_steps(sonde_trial *trial, uint32_t id, unsigned how, size
             kinds->first < 0 || steps[0] < kinds->first ? steps[0] : kinds->first;
         kinds->last = steps[*count - 1] > kinds->last ? steps[*count - 1] : kinds->last;
     }
-    sonde_trial_free(steps);
+    sonde_release(steps);
     return SONDE_OK;
 }
 
@@ -501,7 +501,7 @@ static int run_ls(const void *values, int argc, char **argv)
     err = list(asked, trial, ids, count, &diag);
 
 done:
-    sonde_selector_free_ids(ids);
+    sonde_release(ids);
     sonde_trial_close(trial);
     return err == SONDE_OK ? CLI_OK : cli_fail(&diag);
 }

@@ -220,7 +220,7 @@ static sonde_err draw_heat(sonde_trial *trial, uint32_t id, const cli_range *ran
 
 done:
     free(c.counts);
-    sonde_trial_free(c.steps);
+    sonde_release(c.steps);
     return err;
 }
 
@@ -300,7 +300,7 @@ static sonde_err add_selected(plotting *p, const char *text, sonde_diag *diag)
             all[p->id_count++] = ids[i];
         }
     }
-    sonde_selector_free_ids(ids);
+    sonde_release(ids);
     return all != NULL ? SONDE_OK : cli_fail_memory(diag);
 }
 
@@ -503,7 +503,7 @@ static const cli_option plot_options[] = {
     OPTION("steps", 0, CLI_TEXT, "A:B", steps,
            "plot only steps A to B - 1; also A:, :B or A"),
     OPTION("mode", 'm', CLI_TEXT, "MODE", mode,
-           "steps of train, eval or predict (global: all modes)"),
+           "read the steps of train, eval or predict (global: all modes)"),
     OPTION("worker", 'w', CLI_COUNT, "RANK", worker,
            "read this worker (default: the first that has the tensor)"),
     OPTION("log", 0, CLI_FLAG, NULL, log_y, "use a logarithmic y axis"),

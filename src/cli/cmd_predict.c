@@ -67,7 +67,7 @@ static sonde_err make_pipeline(prediction *run, sonde_diag *diag)
     if (channels != 1 && channels != 3) {
         return sonde_diag_set(diag, SONDE_ESHAPE, "predict",
                               "samples of (1, H, W) or (3, H, W)",
-                              "the model does not take images");
+                              "the model does not accept images");
     }
     list[count++] = (sonde_nn_transform){.kind = SONDE_NN_RESIZE,
                                          .height = (int)info->sample_shape[1],
@@ -537,7 +537,7 @@ static const cli_option predict_options[] = {
     OPTION("weights", 0, CLI_TEXT, "FILE", weights,
            "load these weights (sonde-out/model.safetensors)"),
     OPTION("data", 'd', CLI_TEXT, "FOLDER", data,
-           "take the names of classes from this folder of images (the job's)"),
+           "read the names of classes from this folder of images (default: the job's)"),
     OPTION("top", 'k', CLI_SIZE, "N", top,
            "print the N most likely classes (3; in JSON 1)"),
     OPTION("invert-above", 0, CLI_COUNT, "N", threshold,

@@ -201,7 +201,7 @@ static sonde_err prepare(query *q, sonde_trial *trial, const uint32_t *ids, size
         for (size_t k = 0; k < steps_count && !any; k++) {
             any = steps[k] >= range->begin && (range->end == 0 || steps[k] < range->end);
         }
-        sonde_trial_free(steps);
+        sonde_release(steps);
     }
     return any ? SONDE_OK : cli_fail_nothing(trial, ids[0], range, how, diag);
 }
@@ -228,7 +228,7 @@ static sonde_err answer(const query_values *asked, const char *run, const char *
     err = print_rows(q, trial, &options, diag);
 
 done:
-    sonde_selector_free_ids(ids);
+    sonde_release(ids);
     sonde_trial_close(trial);
     return err;
 }
@@ -252,7 +252,7 @@ static const cli_option query_options[] = {
     OPTION("steps", 0, CLI_TEXT, "A:B", steps,
            "read only steps A to B - 1; also A:, :B or A"),
     OPTION("mode", 'm', CLI_TEXT, "MODE", mode,
-           "steps of train, eval or predict (global: all modes)"),
+           "read the steps of train, eval or predict (global: all modes)"),
     OPTION("worker", 'w', CLI_COUNT, "RANK", worker,
            "read this worker (default: the first that has the tensor)"),
     OPTION("format", 0, CLI_TEXT, "FORMAT", format,

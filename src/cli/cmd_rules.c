@@ -514,7 +514,7 @@ static int run_rules(const void *values, int argc, char **argv)
         return cli_fail_text("--param needs exactly one --rules");
     }
     if (asked->report != NULL && argc != 1) {
-        return cli_fail_text("--report takes one run");
+        return cli_fail_text("--report accepts one run");
     }
     cli_catch_interrupt();
     for (int i = 0; i < argc && code == CLI_OK; i++) {
@@ -561,9 +561,9 @@ const cli_command cli_rules = {
     .details =
         "Judges recorded runs, or with --follow a run that is being recorded, by the\n"
         "default rules or by those that --rules names. A finding names the step, the rule\n"
-        "and the tensor, says what is wrong and what to try, and is saved in RUN/findings.\n"
+        "and the tensor, describes what is wrong and what to try, and is saved in RUN/findings.\n"
         "The exit code is 0 without findings, 1 with findings, 2 after an error, and 3 if\n"
-        "nothing was found and a rule asked for by name lacked the data it needs.",
+        "nothing was found and a rule that --rules names lacked the data it needs.",
     .examples = "  sonde rules runs/first\n"
                 "  sonde rules runs/first --rules VanishingGradient:threshold=1e-6\n"
                 "  sonde rules runs/first --plugin ./my_rule.lua\n"
@@ -635,8 +635,8 @@ static int run_rules_list(const void *values, int argc, char **argv)
     const list_values *asked = values;
     const sonde_rule *rule = NULL;
 
-    if (argc > 0 && strcmp(argv[0], "looks") != 0) {
-        return cli_fail_text("rules list: '%s' (expected looks)", argv[0]);
+    if (argc > 0 && strcmp(argv[0], "schedule") != 0) {
+        return cli_fail_text("rules list: '%s' (expected schedule)", argv[0]);
     }
     if (argc > 0) {
         print_looks();
@@ -746,11 +746,12 @@ static const cli_option list_options[] = {
 
 const cli_command cli_rules_list = {
     .name = "rules list",
-    .arguments = "[looks]",
+    .arguments = "[schedule]",
     .summary = "list the rules",
     .details =
-        "Prints one line for each rule: its name and what it looks for. With the argument\n"
-        "looks: how often the default rules need each form of evidence, by role.",
+        "Prints one line for each rule: its name and the fault that it finds. With\n"
+        "the argument schedule: the steps at which the default rules need each form of\n"
+        "evidence, by role.",
     .options = list_options,
     .option_count = CLI_COUNT_OF(list_options),
     .most = 1,

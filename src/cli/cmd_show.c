@@ -416,7 +416,7 @@ static const cli_option show_options[] = {
     OPTION("step", 0, CLI_SEED, "N", step,
            "read this step (default: the last one saved)"),
     OPTION("mode", 'm', CLI_TEXT, "MODE", mode,
-           "steps of train, eval or predict (global: all modes)"),
+           "read the steps of train, eval or predict (global: all modes)"),
     OPTION("summary", 0, CLI_FLAG, NULL, stats, "print all statistics of the tensor"),
     OPTION("histogram", 'g', CLI_FLAG, NULL, histogram,
            "print a histogram of magnitudes by powers of two"),
@@ -443,8 +443,8 @@ const cli_command cli_show = {
     .arguments = "RUN TENSOR",
     .summary = "print a recorded tensor, its statistics or its histogram",
     .details =
-        "Statistics are read as saved, or else computed from the saved value, which "
-        "gives the\nsame numbers. The same holds for histograms.",
+        "Statistics and histograms are read as saved, or computed from the saved value, with "
+        "the\nsame result.",
     .examples = "  sonde show runs/first conv1.weight\n"
                 "  sonde show runs/first Gradient___fc1.weight --step 300 --histogram\n"
                 "  sonde show runs/first loss --mode eval --summary",

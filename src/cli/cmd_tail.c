@@ -55,7 +55,7 @@ static sonde_err select_tensors(tail *t, bool live, sonde_diag *diag)
     if (err != SONDE_OK) {
         return err;
     }
-    sonde_selector_free_ids(t->ids);
+    sonde_release(t->ids);
     t->ids = ids;
     t->id_count = id_count;
     t->known = count;
@@ -308,7 +308,7 @@ static int run_tail(const void *values, int argc, char **argv)
     }
 
 done:
-    sonde_selector_free_ids(t.ids);
+    sonde_release(t.ids);
     sonde_trial_close(t.trial);
     return code;
 }
@@ -321,7 +321,7 @@ static const cli_option tail_options[] = {
     OPTION("stat", 0, CLI_TEXT, "STAT[,STAT...]", stats,
            "print these statistics of larger tensors (mean,std,min,max)"),
     OPTION("mode", 'm', CLI_TEXT, "MODE", mode,
-           "steps of train, eval or predict (global: all modes)"),
+           "read the steps of train, eval or predict (global: all modes)"),
     OPTION("worker", 'w', CLI_COUNT, "RANK", worker,
            "read this worker (default: the first that has the tensor)"),
     OPTION("time", 0, CLI_FLAG, NULL, time, "start each line with the time of its step"),

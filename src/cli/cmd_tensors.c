@@ -155,7 +155,7 @@ static sonde_err list(const tensors_values *asked, const compiled *work, sonde_d
     }
 
 done:
-    sonde_selector_free_ids(ids);
+    sonde_release(ids);
     sonde_selector_destroy(selector);
     return err;
 }
@@ -250,7 +250,7 @@ static const cli_option compile_options[] = {
     OPTION("threads", 't', CLI_COUNT, "N", threads,
            "use at most N threads; 0: automatic"),
     OPTION("out", 'o', CLI_TEXT, "FILE.plan", save,
-           "write the compiled plan; train, eval, predict and compile take it as a job"),
+           "write the compiled plan; other commands accept it as a job"),
     OPTION("weights", 0, CLI_TEXT, "FILE", weights,
            "put these weights into the plan (default: random ones)"),
     OPTION("plan-cache", 0, CLI_TEXT, "FOLDER", plan_cache,

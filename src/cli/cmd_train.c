@@ -358,7 +358,7 @@ static sonde_err add_prints(training *run, sonde_diag *diag)
 {
     const cli_list *asked = &run->asked->print;
     const size_t taps = sonde_nn_job_tap_count(run->job);
-    const sonde_schedule always = sonde_schedule_always();
+    const sonde_schedule always = sonde_schedule_every(1);
     sonde_nn_session *session = sonde_nn_trainer_session(run->trainer);
 
     if (taps + asked->count == 0) {
@@ -607,7 +607,7 @@ const cli_command cli_train = {
         "mnist_mlp_small or resnet18;\n"
         "JOB.yaml describes any other network. Flags replace the values of the\n"
         "job.\n"
-        "Ctrl-C and 'sonde stop' save a checkpoint and end with code 130.\n"
+        "Ctrl-C and 'sonde stop' save a checkpoint and exit with code 130.\n"
         "--resume continues to the same bits as an uninterrupted run; steps\n"
         "recorded after the checkpoint are replaced. Without --resume, results of\n"
         "an earlier training in --out are kept as model.1.safetensors and so on.\n"

@@ -178,7 +178,7 @@ static sonde_err keep_members(const sonde_trial *trial, const char *collection,
             ids[kept++] = ids[i];
         }
     }
-    sonde_selector_free_ids(own);
+    sonde_release(own);
     *count = kept;
     return SONDE_OK;
 }
@@ -228,7 +228,7 @@ sonde_err cli_select_some(const sonde_trial *trial, const char *text, uint32_t *
 
     SONDE__TRY(cli_resolve(trial, text, &found, &found_count, diag));
     if (found_count == 0) {
-        sonde_selector_free_ids(found);
+        sonde_release(found);
         return sonde_diag_set(diag, SONDE_ENOTFOUND, text, "", "matches no tensor");
     }
     *ids = found;
@@ -335,7 +335,7 @@ sonde_err cli_fail_nothing(sonde_trial *trial, uint32_t id, const cli_range *ran
                              "%s was saved %s; the nearest are %" PRId64 " and %" PRId64,
                              what, where, steps[after - 1], steps[after]);
     }
-    sonde_trial_free(steps);
+    sonde_release(steps);
     return err;
 }
 
@@ -350,7 +350,7 @@ sonde_err cli_last_step(sonde_trial *trial, uint32_t id, const cli_range *range,
     if (count > 0) {
         *step = steps[count - 1];
     }
-    sonde_trial_free(steps);
+    sonde_release(steps);
     return count > 0 ? SONDE_OK : cli_fail_nothing(trial, id, range, how, diag);
 }
 

@@ -51,7 +51,7 @@ const char *cli_reduced_text(const sonde_reduction *reduction, const sonde_reduc
                              char *buf, size_t size);
 
 /* The tensors of a selector, or of "@NAME" for a recorded collection. *ids is new;
- * free it with sonde_selector_free_ids. */
+ * free it with sonde_release. */
 sonde_err cli_resolve(const sonde_trial *trial, const char *text, uint32_t **ids,
                       size_t *count, sonde_diag *diag);
 /* The same, with a warning if a pattern matches nothing. text NULL: all. */

@@ -308,8 +308,8 @@ sonde_err sonde__report_track_read(sonde_trial *trial, uint32_t id, sonde_mode m
             add_step(track, steps[i], &vitals[i], quantity);
         }
     }
-    sonde_trial_free(steps);
-    sonde_trial_free(vitals);
+    sonde_release(steps);
+    sonde_release(vitals);
     return SONDE_OK;
 }
 

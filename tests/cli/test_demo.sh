@@ -71,7 +71,7 @@ hook_types() {
     # raw values now and then among vital signs of every step
     run 0 "$sonde" demo duplicate_batch --hook-type saveall
     run 0 "$sonde" demo nan_in_data --hook-type weights-bias-gradients
-    grep -qx "'--hook-type weights-bias-gradients' does not record input: the findings are of others." "$out" || fail "$(cat "$out")"
+    grep -qx "'--hook-type weights-bias-gradients' does not record input: the findings are about other tensors." "$out" || fail "$(cat "$out")"
     run 3 "$sonde" demo learning_rate_too_small --hook-type module-input-output
     grep -q "^WeightUpdateRatio judged [0-9]* tensors at [0-9]* steps; '--hook-type module-input-output' records too little of them.$" "$out" ||
         fail "$(cat "$out")"

@@ -61,7 +61,7 @@ check 'job\.yaml: .*' eval --weights job.yaml --data data
 check 'good/model\.safetensors: it is no checkpoint.*' train --data data --out out \
     --resume good/model.safetensors
 printf 'model: fashion_cnn\noptimizer: {kind: adam}\n' >adam.yaml
-check 'good/checkpoint\.safetensors: it was made with optimiser sgd \(expected adam\)' \
+check 'good/checkpoint\.safetensors: it was made with optimizer sgd \(expected adam\)' \
     train adam.yaml --data data --out out --resume good/checkpoint.safetensors
 head -c 1000 good/checkpoint.safetensors >short.safetensors
 check 'short\.safetensors: .*' train --data data --out out --resume short.safetensors

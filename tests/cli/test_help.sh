@@ -116,4 +116,4 @@ check "--data: is empty (expected a folder or a file)" train -d ""
 check "--report: is empty (expected a file)" rules none --report ""
 check "--completion: 'fish' (expected bash or zsh)" manual --completion fish
 check "manual: unknown command 'trian'" manual trian
-check "rules list: 'trian' (expected looks)" rules list trian
+check "rules list: 'trian' (expected schedule)" rules list trian

@@ -158,7 +158,7 @@ for _ in $(seq 3000); do
     sleep 0.02
 done
 ls run/checkpoints/step-*.safetensors >/dev/null || fail "no checkpoint of a live run"
-[ "$("$sonde" stop run --text 'enough "of it"')" = "run: stop asked for" ] || fail "stop"
+[ "$("$sonde" stop run --text 'enough "of it"')" = "run: stop requested" ] || fail "stop"
 ended 130
 grep -q '"reason":"interrupted","text":"enough \\"of it\\""' run/end.json || fail "$(cat run/end.json)"
 grep -q '"event": "stopped"' "$out" || fail "$(tail -1 "$out")"

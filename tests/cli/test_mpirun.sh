@@ -82,10 +82,10 @@ wait_for 'asked-run/checkpoints/step-*.safetensors'
 "$sonde" stop asked-run >/dev/null
 wait "$ranks" && code=0 || code=$?
 [ "$code" -eq 130 ] || fail "ended with $code: $(cat "$err")"
-grep -q "^sonde: warning: stopped after .*: asked by 'sonde stop'" "$err" || fail "$(cat "$err")"
+grep -q "^sonde: warning: stopped after .*: requested by 'sonde stop'" "$err" || fail "$(cat "$err")"
 [ "$(ls asked-run/checkpoints | wc -l)" -eq 1 ] || fail "$(ls asked-run/checkpoints)"
 run 0 "$sonde" ls asked-run
-grep -q "^status *ended: interrupted (asked by 'sonde stop')" "$out" || fail "$(head "$out")"
+grep -q "^status *ended: interrupted (requested by 'sonde stop')" "$out" || fail "$(head "$out")"
 
 # A rule's stop, too. Each line is of one rank, which the second one's say.
 run 1 env -u SONDE_LOG_LEVEL mpirun --oversubscribe -n 2 "${train[@]}" --learning-rate 500 --epochs 1000 \

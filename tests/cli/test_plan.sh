@@ -73,7 +73,7 @@ unset SONDE_ISA
 # without a training set there are no balanced weights
 sed 's/name: loss}/name: loss, weight: balanced}/' elsewhere.yaml >balanced.yaml
 run 2 "$sonde" compile balanced.yaml --out balanced.plan
-grep -q "balanced.plan: the job's loss takes its weights from the training set (expected" "$err" ||
+grep -q "balanced.plan: the weights of the job's loss come from the training set (expected" "$err" ||
     fail "$(cat "$err")"
 [ ! -e balanced.plan ] || fail "a plan of weights that are not known is saved"
 

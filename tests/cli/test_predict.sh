@@ -52,7 +52,7 @@ run 0 "$sonde" predict --model mnist_mlp --weights mlp/model.safetensors "$image
 
 # outputs without a class: counted, not listed; the classes in JSON
 run 0 "$sonde" eval wide.yaml --weights zero.safetensors --data data
-[ "$(tail -1 "$out")" = "990 more outputs of the model are no classes of the data" ] || fail "$(tail -1 "$out")"
+[ "$(tail -1 "$out")" = "990 more outputs of the model are not classes of the data" ] || fail "$(tail -1 "$out")"
 [ "$(wc -l <"$out")" -eq 14 ] || fail "eval prints $(wc -l <"$out") lines"
 run 0 "$sonde" eval wide.yaml --weights zero.safetensors --data data --format json
 grep -q '"classes": \["T-shirt", "Trouser", .*"Ankle boot", null, ' "$out" || fail "$(head -c 300 "$out")"

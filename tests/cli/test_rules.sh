@@ -14,7 +14,7 @@ run 0 "$sonde" rules show ExplodingTensor
 grep -qx 'needs       tensors (norms; each of the first 20 steps, every 50th step)' "$out" || fail "$(cat "$out")"
 grep -qx 'only_nan=false: accept infinities' "$out" || fail "$(cat "$out")"
 
-run 0 "$sonde" rules list looks
+run 0 "$sonde" rules list schedule
 grep -qx 'loss                 vital signs  every step' "$out" || fail "$(cat "$out")"
 grep -qE '^gradient +raw values +each of the first [0-9]+ steps, .*[0-9]+ in a row at every [0-9]+th$' "$out" ||
     fail "$(cat "$out")"
@@ -34,7 +34,7 @@ mkdir empty
 run 2 "$sonde" rules empty
 # a report takes one run
 run 2 "$sonde" rules empty empty --report page.html
-stderr_is "sonde: error: --report takes one run"
+stderr_is "sonde: error: --report accepts one run"
 # a comma in the other run's name is part of it
 run 0 "$SONDE_BIN/tests_export" test_export make one,two
 run 0 "$SONDE_BIN/tests_export" test_export make three

@@ -29,7 +29,7 @@ if cmp -s gradient0 gradient1; then fail "the replicas have one gradient"; fi
 # a data set is not drawn over
 cp data/train-images-idx3-ubyte.gz before
 run 2 "$sonde" data synth --out data --train 480 --test 40
-stderr_is "sonde: error: data: holds a data set already (expected another folder)"
+stderr_is "sonde: error: data: already contains a data set (expected another folder)"
 cmp before data/train-images-idx3-ubyte.gz || fail "the data changed"
 
 # epochs of other samples

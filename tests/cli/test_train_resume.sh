@@ -43,7 +43,7 @@ for attempt in $(seq 10); do
         begin cut 130 --resume
         kill -KILL "$child" 2>/dev/null
         wait "$child" 2>/dev/null
-        [ "$kill" -eq 2 ] || [ "$(cat cut.err)" = "sonde: warning: cut/checkpoint.safetensors: no checkpoint yet; training begins at step 0" ] ||
+        [ "$kill" -eq 2 ] || [ "$(cat cut.err)" = "sonde: warning: cut/checkpoint.safetensors: no checkpoint yet; training starts at step 0" ] ||
             fail "the first start says $(cat cut.err)"
     done
     [ "$(last cut-run)" -lt 950 ] && break

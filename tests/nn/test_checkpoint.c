@@ -268,7 +268,7 @@ static void what_cannot_be_carried_is_refused(void **state)
     expect_err(SONDE_EINVAL, sonde_nn_session_carry(b, a, &engine_diag));
     expect_line("session: two models (expected two sessions of one model)");
     expect_err(SONDE_EINVAL, sonde_nn_session_carry(c, a, &engine_diag));
-    expect_line("session: optimiser sgd (expected adam)");
+    expect_line("session: optimizer sgd (expected adam)");
     expect_err(SONDE_EINVAL, sonde_nn_session_carry(inference, a, &engine_diag));
     expect_err(SONDE_EINVAL, sonde_nn_session_carry(d, c, &engine_diag));
     assert_string_equal(engine_diag.where, "session");
@@ -390,7 +390,7 @@ static void what_does_not_fit_is_refused(void **state)
     expect_load_fails(&net, session, SONDE_ENOTFOUND, "No such file");
 
     must(sonde_nn_session_save(session, file, &engine_diag));
-    expect_load_fails(&second, by_adam, SONDE_EINVAL, "it was made with optimiser sgd");
+    expect_load_fails(&second, by_adam, SONDE_EINVAL, "it was made with optimizer sgd");
     must(sonde_nn_session_save(without, file, &engine_diag));
     expect_load_fails(&net, session, SONDE_ENOTFOUND,
                       "it has no tensor 'Accl1___fc1.weight'");

@@ -362,11 +362,11 @@ static void what_is_no_yaml_is_refused(void **state)
     refused("model: [[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]\n", SONDE_EINVAL,
             "job:1: nested too deep (expected at most 16 levels)");
     refused("fashion_cnn\n", SONDE_EINVAL,
-            "job:1: the job says no model (expected model: a name or layers)");
+            "job:1: the job has no model (expected model: a name or layers)");
     refused("modl: mnist_mlp\n", SONDE_EINVAL,
             "job:1: unknown key 'modl' (expected model)");
     refused("- model\n", SONDE_EINVAL,
-            "job:1: the job says no model (expected model: a name or layers)");
+            "job:1: the job has no model (expected model: a name or layers)");
 }
 
 static void misspelt_keys_are_told_the_nearest(void **state)
@@ -485,9 +485,9 @@ static void values_that_cannot_be_are_refused(void **state)
     refused(MLP "data: [mnist]\n", SONDE_EINVAL,
             "job:2: 'data' is a list (expected keys and values)");
     refused(MLP "observe: all\n", SONDE_EINVAL,
-            "job:2: observe is no list (expected a list)");
+            "job:2: observe is not a list (expected a list)");
     refused(MLP "observe:\n  - {every: 3}\n", SONDE_EINVAL,
-            "job:3: an entry of observe says no tensors (expected tensors: a selector)");
+            "job:3: an entry of observe has no tensors (expected tensors: a selector)");
     refused(
         MLP "observe:\n  - {tensors: '@loss', print: false}\n", SONDE_EINVAL,
         "job:3: print is false (expected true: use the section record to save without "
@@ -503,9 +503,9 @@ static void models_that_cannot_be_are_refused(void **state)
 {
     (void)state;
     refused("data: mnist\n", SONDE_EINVAL,
-            "job:1: the job says no model (expected model: a name or layers)");
+            "job:1: the job has no model (expected model: a name or layers)");
     refused("model: {layers: [relu], loss: nll}\n", SONDE_EINVAL,
-            "job:1: the model says no shape of its input (expected input: [1, 28, 28])");
+            "job:1: the model has no input shape (expected input: [1, 28, 28])");
     refused(
         "model: {input: [4], loss: nll}\n", SONDE_EINVAL,
         "job:1: the model has no layers (expected layers: a list of 1 to 4096 layers)");
@@ -513,7 +513,7 @@ static void models_that_cannot_be_are_refused(void **state)
         "model: {input: [4], layers: [], loss: nll}\n", SONDE_EINVAL,
         "job:1: the model has no layers (expected layers: a list of 1 to 4096 layers)");
     refused("model: {input: [4], layers: [relu]}\n", SONDE_EINVAL,
-            "job:1: the model says no loss (expected loss: cross_entropy, nll, "
+            "job:1: the model has no loss (expected loss: cross_entropy, nll, "
             "mse_loss ...)");
     refused("model: {input: [0], layers: [relu], loss: nll}\n", SONDE_ESHAPE,
             "job:1: input: dimension 1 is 0 (expected at least 1)");

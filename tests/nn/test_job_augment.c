@@ -172,7 +172,7 @@ static void mistakes_are_told(void **state)
     sonde_nn_loader *loader = NULL;
 
     (void)state;
-    refused(", augment: flip", "job:7: augment is no list (expected a list)");
+    refused(", augment: flip", "job:7: augment is not a list (expected a list)");
     refused(", augment: [cutmix]",
             "job:7: augment by 'cutmix' (expected random_horizontal_flip, "
             "random_vertical_flip, random_crop or normalize, with a map of keys)");

@@ -278,7 +278,7 @@ static void wrong_groups_are_refused(void **state)
     group.optimizer = sonde_nn_optimizer_default(SONDE_NN_ADAM, 0.1F);
     expect_err(SONDE_EINVAL, sonde_nn_session_add_group(session, &group, &engine_diag));
     expect_line(
-        "kind: group 'head' has its own (expected the value of the session's optimiser)");
+        "kind: group 'head' has its own (expected the value of the session's optimizer)");
     group.optimizer = sgd;
     group.params = "nothing*";
     must(sonde_nn_session_add_group(session, &group, &engine_diag));

@@ -63,7 +63,7 @@ static sonde_nn_session *open_session(sonde_nn_model *model, const setting *s)
 
 static void tap_all(sonde_nn_session *session, engine_sink *sink)
 {
-    const sonde_schedule always = sonde_schedule_always();
+    const sonde_schedule always = sonde_schedule_every(1);
 
     must(sonde_nn_session_tap(session, "*", &always, SONDE_HOW_RAW, &sink->sink,
                               &engine_diag));
@@ -349,7 +349,7 @@ static void plans_are_described(void **state)
     engine_net_fini(&net);
 }
 
-/* Taps that the saved session lacked need other memory: it is compiled anew, or refused. */
+/* Taps that the saved session lacked need other memory: it is compiled again, or refused. */
 static void other_sessions_are_told_apart(void **state)
 {
     const setting s = {1, 1, 1, false, false, SONDE_NN_SGD};

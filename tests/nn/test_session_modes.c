@@ -321,7 +321,7 @@ static void unknown_anchors_name_the_nearest(void **state)
                                  SONDE_ANCHOR_ALL, 1, &engine_diag));
     expect_err(SONDE_EEXIST, sonde_nn_session_anchor(session, "mine", "fc1.bias",
                                                      SONDE_ANCHOR_ALL, 1, &engine_diag));
-    expect_line("mine: an anchor has this name already (expected a name of its own)");
+    expect_line("mine: an anchor has this name already (expected an unused name)");
     expect_err(SONDE_ENOTFOUND, sonde_nn_session_compile(session, &engine_diag));
     expect_line(
         "anchor 'mine': unknown tensor 'Gradient___fc2.wieght' (expected a name such as "

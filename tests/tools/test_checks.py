@@ -266,6 +266,20 @@ class Words(_planted.Planted):
                 self.assert_finds(f"{path}:2:", "", "check-words")
                 os.remove(os.path.join(self.root, path))
 
+    def test_turns_that_pages_avoid(self):
+        for text in ("the step that is o" + "n", "each on threads of its ow" + "n",
+                     "as seldom a" + "s rules allow", "a spool that bea" + "rs outages",
+                     "the optimi" + "ser's state", "it runs as it stan" + "ds",
+                     "it stands whereve" + "r a job may", "the job says n" + "o model",
+                     "a writer that die" + "d", "what was compiled is not kept ove" + "r builds"):
+            for path in ("docs/x.md", "README.md"):
+                self.plant(path, "fine\n" + text + "\n")
+                self.assert_finds(f"{path}:2:", "", "check-words")
+                os.remove(os.path.join(self.root, path))
+        self.plant("docs/rules.md", "as seldom a" + "s the rules allow\n")
+        self.plant("docs/x.md", "Each rank has its own threads. It is optimized.\n")
+        self.assert_silent("check-words")
+
     def test_turns_are_looked_for_in_what_is_read(self):
         for path in ("tests/base/test_a.c", "tests/golden/x.txt"):
             self.plant(path, "for whoeve" + "r wants it\n")
@@ -274,7 +288,7 @@ class Words(_planted.Planted):
         self.assert_silent("check-words")
 
     def test_what_may(self):
-        self.plant("docs/x.md", "framework/home, https://x.org/home/y, colour #123456, issue 2 "
+        self.plant("docs/x.md", "framework/home, https://x.org/home/y, color #123456, issue 2 "
                    "multiplications a cycle, /usr/lib\n")
         self.plant("tests/golden/x.txt", "/wor" + "k/x\n")
         self.plant("src/image.bin", "\0TO" + "DO")

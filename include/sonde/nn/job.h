@@ -107,7 +107,7 @@ typedef struct sonde_nn_job_info {
     float test_share;               /* of data without a test set; 0: a tenth */
     int64_t split_seed;             /* draws that test set */
     int64_t synthetic;              /* samples to draw instead of the data; 0: none are */
-    bool no_standardise;   /* columns of a table are not brought to mean 0 and spread 1 */
+    bool no_standardize;   /* columns of a table are not brought to mean 0 and spread 1 */
     int tokens;            /* of text: 0 bytes, 1 byte pairs */
     int64_t vocabulary;    /* of byte pairs that are learnt; 0: 512 */
     const char *tokenizer; /* a file or folder that has them; "" */

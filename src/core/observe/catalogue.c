@@ -214,7 +214,7 @@ sonde_err sonde_catalogue_declare(sonde_catalogue *catalogue,
                            "a tensor without a name");
     }
     if (sonde__names_find(&catalogue->names, info->name) != SONDE__NO_NAME) {
-        return sonde__fail(diag, SONDE_EEXIST, info->name, "a name of its own",
+        return sonde__fail(diag, SONDE_EEXIST, info->name, "an unused name",
                            "another tensor has this name");
     }
     SONDE__TRY(check_enums(info, diag));

@@ -222,7 +222,7 @@ static sonde_err restore_line(sonde__record_tensors *tensors, const char *line,
         (escaped != NULL &&
          sonde__names_find(&tensors->names, escaped) != SONDE__NO_NAME)) {
         err = sonde__fail(diag, SONDE_EFORMAT, where,
-                          "a tensor with the next id and a name of its own",
+                          "a tensor with the next id and an unused name",
                           "line %lu is damaged", (unsigned long)id + 1);
     } else if (escaped == NULL || !add_name(tensors, escaped)) {
         err = sonde__fail_nomem(diag, "the catalogue");
@@ -238,12 +238,7 @@ static sonde_err restore_lines(sonde__record_tensors *tensors, const char *text,
     const char *next = text, *newline = NULL;
 
     while ((newline = memchr(next, '\n', size - (size_t)(next - text))) != NULL) {
-        const sonde_err err =
-            restore_line(tensors, next, (size_t)(newline - next), where, diag);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(restore_line(tensors, next, (size_t)(newline - next), where, diag));
         next = newline + 1;
     }
     sonde_text_put(&tensors->lines, text, (size_t)(next - text));

@@ -222,7 +222,7 @@ static const char *alternative(sonde_trial *trial, int form, uint32_t id,
         before = steps[i] <= where->step ? steps[i] : before;
         after = steps[i] >= where->step && after < 0 ? steps[i] : after;
     }
-    sonde_trial_free(steps);
+    sonde_release(steps);
     if (before < 0 && after < 0) {
         (void)snprintf(text, size, "a tensor saved in mode %s",
                        sonde_mode_name(where->mode));

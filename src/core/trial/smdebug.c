@@ -17,6 +17,7 @@
  *
  * Deliberately left out: TensorBoard's files.
  */
+#include "observe/tensor_names.h"
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
@@ -119,14 +120,14 @@ static sonde_err join_found(const collection_reader *reader, const char *pattern
     sonde_diag why = {0};
     sonde_err err = SONDE_OK;
 
-    SONDE__TRY_GO(sonde_selector_create_regex(pattern, &selector, &why));
+    SONDE__TRY_GO(sonde__selector_create_regex(pattern, &selector, &why));
     SONDE__TRY_GO(
         sonde_selector_resolve(selector, reader->trial->catalogue, &ids, &count, &why));
     for (size_t i = 0; i < count; i++) {
         SONDE__TRY_GO(join(reader, ids[i]));
     }
 error:
-    sonde_selector_free_ids(ids);
+    sonde_release(ids);
     sonde_selector_destroy(selector);
     if (err == SONDE_ENOMEM) {
         return sonde__fail_nomem(reader->diag, "collections");

@@ -198,12 +198,8 @@ static sonde_err read_again(sonde_trial *trial, bool *changed, sonde_diag *diag)
 sonde_err sonde_trial_refresh(sonde_trial *trial, bool *changed, sonde_diag *diag)
 {
     SONDE__NEEDS(diag, trial);
-    const sonde_err err =
-        trial->copy != NULL ? sonde__store_copy_refresh(trial->copy, diag) : SONDE_OK;
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(trial->copy != NULL ? sonde__store_copy_refresh(trial->copy, diag)
+                                   : SONDE_OK);
     return read_again(trial, changed, diag);
 }
 

@@ -203,7 +203,7 @@ sonde_err sonde__trial_sketches_read(sonde_trial *trial, sonde__trial_worker *wo
 SONDE_API bool sonde__trial_head_read(sonde__record_file_kind kind, const char *head,
                                       size_t size, uint64_t *items);
 
-/* --- worker.c ---------------------------------------------------------------------- */
+/* --- trial_catalogue.c ---------------------------------------------------------------------- */
 
 /* The workers of a trial: their folders, items and ended steps. */
 

@@ -146,11 +146,6 @@ sonde_err sonde_trial_tensor_steps(sonde_trial *trial, uint32_t id, sonde_mode m
     return SONDE_OK;
 }
 
-void sonde_trial_free(void *array)
-{
-    sonde__free(array);
-}
-
 /* --- completeness ----------------------------------------------------------------- */
 
 sonde_step_state sonde_trial_has_passed_step(sonde_trial *trial, int64_t step,

@@ -110,7 +110,7 @@ static sonde_err read_tap(const sonde__yaml_reader *reader, const sonde__yaml *e
     return tap->tensors != NULL
                ? SONDE_OK
                : sonde__yaml_fail(reader, entry, SONDE_EINVAL, "tensors: a selector",
-                                  "an entry of observe says no tensors");
+                                  "an entry of observe has no tensors");
 }
 
 static sonde_err read_observe(const sonde__yaml_reader *reader,
@@ -118,7 +118,7 @@ static sonde_err read_observe(const sonde__yaml_reader *reader,
 {
     if (section->kind != SONDE__YAML_LIST) {
         return sonde__yaml_fail(reader, section, SONDE_EINVAL, "a list",
-                                "observe is no list");
+                                "observe is not a list");
     }
     job->taps = sonde__calloc(section->count, sizeof *job->taps);
     if (job->taps == NULL) {
@@ -242,7 +242,7 @@ static sonde_err read_model_section(const sonde__yaml_reader *reader, sonde_nn_j
     }
     if (model == NULL) {
         return sonde__yaml_fail(reader, job->root, SONDE_EINVAL,
-                                "model: a name or layers", "the job says no model");
+                                "model: a name or layers", "the job has no model");
     }
     if (job->plan != NULL) {
         job->model = model;

@@ -208,7 +208,7 @@ sonde_err sonde__job_read_augment(const sonde__yaml_reader *reader,
     info->normalise.channels = 0;
     if (list->kind != SONDE__YAML_LIST) {
         return sonde__yaml_fail(reader, list, SONDE_EINVAL, "a list",
-                                "augment is no list");
+                                "augment is not a list");
     }
     for (size_t i = 0; i < list->count && err == SONDE_OK; i++) {
         err = read_entry(reader, list->children[i], info);

@@ -253,7 +253,7 @@ static sonde_err open_set(const sonde_nn_job *job, sonde_nn_split split,
         .target = autoencoder || info->data_target[0] == '\0' ? NULL : info->data_target,
         .numbers = info->target == SONDE_NN_TARGET_VALUES,
         .matrices = info->sample_rank == 2,
-        .no_standardize = info->no_standardise,
+        .no_standardize = info->no_standardize,
         .length = info->sample_shape[0]};
     SONDE__TRY(check_options(info, options.kind, diag));
     options.target = autoencoder ? "" : options.target;

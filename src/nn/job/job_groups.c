@@ -134,7 +134,7 @@ sonde_err sonde__job_read_groups(const sonde__yaml_reader *reader,
 
         if (list->children[i]->kind != SONDE__YAML_MAP) {
             return sonde__yaml_fail(reader, list->children[i], SONDE_EINVAL,
-                                    "a map with name and params", "a group is no map");
+                                    "a map with name and params", "a group is not a map");
         }
         SONDE__TRY(read_group(reader, list->children[i], &job->info, &group));
     }

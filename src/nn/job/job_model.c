@@ -157,7 +157,7 @@ static sonde_err read_inputs(const model_builder *b, const sonde__yaml *section,
         section->count > SONDE_NN_FIELDS - 1) {
         return sonde__yaml_fail(&b->reader, section, SONDE_EINVAL,
                                 "inputs: {first: [3], second: [2, 4]}, at most 5",
-                                "inputs is no map of names, or has too many");
+                                "inputs is not a map of names, or has too many");
     }
     info->input_count = section->count;
     for (size_t i = 0; i < section->count; i++) {
@@ -180,7 +180,7 @@ static sonde_err read_one_input(const model_builder *b, const sonde__yaml *secti
 
     if (err == SONDE_OK && *rank == 0) {
         return sonde__yaml_fail(&b->reader, section, SONDE_EINVAL, "input: [1, 28, 28]",
-                                "the model says no shape of its input");
+                                "the model has no input shape");
     }
     return err;
 }
@@ -352,7 +352,7 @@ static sonde_err build_model(model_builder *b, const sonde_nn_job *job,
     if (loss == NULL && fitting == NULL) {
         return sonde__yaml_fail(&b->reader, job->model, SONDE_EINVAL,
                                 "loss: cross_entropy, nll, mse_loss ...",
-                                "the model says no loss");
+                                "the model has no loss");
     }
     if (fitting != NULL) {
         (void)snprintf(word, sizeof word, "%s", fitting);

@@ -474,7 +474,7 @@ sonde_err sonde_nn_job_save_plan(const sonde_nn_job *job, sonde_nn_session *sess
     if (!weights && sonde_nn_job_is_balanced(job)) {
         return sonde__fail(diag, SONDE_EUNSUPPORTED, path,
                            "a list of weights, or weights of a training",
-                           "the job's loss takes its weights from the training set");
+                           "the weights of the job's loss come from the training set");
     }
     writer w = {.stream = open_memstream(&text, &size), .plan = true};
     if (w.stream == NULL) {

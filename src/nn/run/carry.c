@@ -30,7 +30,7 @@ static sonde_err check_states(const sonde_nn_session *next, const sonde_nn_sessi
         if (!state->accumulator && find_state(last, state->name) == NULL) {
             return sonde__fail(
                 diag, SONDE_EINVAL, "session",
-                "the same optimiser, with the same numbers fixed by compile",
+                "the same optimizer, with the same numbers fixed by compile",
                 "the other session has no '%s'", state->name);
         }
     }
@@ -57,7 +57,7 @@ static sonde_err check_pair(const sonde_nn_session *session, const sonde_nn_sess
     }
     if (session->optimizer.kind != last->optimizer.kind) {
         return sonde__fail(diag, SONDE_EINVAL, "session",
-                           sonde_nn_optimizer_name(last->optimizer.kind), "optimiser %s",
+                           sonde_nn_optimizer_name(last->optimizer.kind), "optimizer %s",
                            sonde_nn_optimizer_name(session->optimizer.kind));
     }
     err = check_states(session, last, diag);

@@ -12,7 +12,6 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "base/point.h"
-#include "nn/graph/stored_tensors.h"
 
 #include <sonde/safetensors.h>
 
@@ -240,7 +239,7 @@ static sonde_err check(const sonde_nn_session *session, const sonde_safetensors 
     SONDE__TRY(read_info(file, path, &info, diag));
     if (session->training && strcmp(optimizer, optimizer_name(session)) != 0) {
         return sonde__fail(diag, SONDE_EINVAL, path, optimizer_name(session),
-                           "it was made with optimiser %s", optimizer);
+                           "it was made with optimizer %s", optimizer);
     }
     *step = info.step;
     return sonde__graph_check_stored(file, path, named, count, false, diag);

@@ -370,7 +370,7 @@ static sonde_err check_plan(const sonde_nn_session *session, sonde_diag *diag)
         }
         return err;
     }
-    sonde_log(SONDE_LOG_INFO, "compile", "%s; it is compiled anew",
+    sonde_log(SONDE_LOG_INFO, "compile", "%s; it is compiled again",
               sonde_diag_line(&other, line, sizeof line));
     return SONDE_OK;
 }

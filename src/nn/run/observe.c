@@ -23,7 +23,7 @@ static sonde_anchor_options anchor_options(const sonde_nn_session *session)
 
 /*
  * With G > 1 or R > 1 a parameter is observed at every micro-batch, before the update. Its
- * final value is the one after the update, which has a name of its own.
+ * final value is the one after the update, which has an unused name.
  */
 static const char *final_name(const sonde_nn_session *session, const char *tensor,
                               sonde_anchor_mode mode, char *buf, size_t size)
@@ -248,14 +248,14 @@ static sonde_err print_value(sonde_nn_session *session, sonde_printer *printer,
         SONDE__TRY_GO(sonde_printer_title(printer, id, title, diag));
     }
     tap.what = what;
-    tap.when[session->mode] = sonde_schedule_always();
+    tap.when[session->mode] = sonde_schedule_every(1);
     err = sonde_observer_add(session->observer, &tap, NULL, diag);
 error:
     sonde_selector_destroy(what);
     return err;
 }
 
-/* The name of the value that a print shows: the print has a name of its own. */
+/* The name of the value that a print shows: the print has an unused name. */
 static const char *printed_name(const sonde__op_graph *graph, sonde__op_value value)
 {
     size_t op = sonde__plan_producer(graph, value);

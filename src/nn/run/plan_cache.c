@@ -115,7 +115,7 @@ static const sonde__plan_places *find_cached(sonde__session_plan_search *search,
         search->read = NULL;
     }
     if (err != SONDE_OK) {
-        sonde_log(SONDE_LOG_WARNING, "compile", "%s; it is compiled anew and replaced",
+        sonde_log(SONDE_LOG_WARNING, "compile", "%s; it is compiled again and replaced",
                   sonde_diag_line(&diag, line, sizeof line));
         return NULL;
     }

@@ -278,7 +278,7 @@ sonde_err sonde_nn_session_anchor(sonde_nn_session *session, const char *user_na
     for (size_t i = 0; i < session->anchor_count; i++) {
         if (user_name != NULL &&
             strcmp(session->anchor_requests[i].user_name, user_name) == 0) {
-            return sonde__fail(diag, SONDE_EEXIST, user_name, "a name of its own",
+            return sonde__fail(diag, SONDE_EEXIST, user_name, "an unused name",
                                "an anchor has this name already");
         }
     }

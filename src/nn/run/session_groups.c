@@ -37,7 +37,7 @@ static sonde_err check_name(const sonde_nn_session *session, const char *name,
                            "a group is named '%s'", name);
     }
     if (find_group(session, name) != NULL || strcmp(name, "default") == 0) {
-        return sonde__fail(diag, SONDE_EEXIST, "group", "a name of its own",
+        return sonde__fail(diag, SONDE_EEXIST, "group", "an unused name",
                            "another group is named '%s'", name);
     }
     return SONDE_OK;
@@ -62,7 +62,7 @@ static sonde_err check_numbers(const sonde_nn_session *session, const char *name
     SONDE__TRY(sonde_nn_optimizer_check(optimizer, diag));
     return field == NULL ? SONDE_OK
                          : sonde__fail(diag, SONDE_EINVAL, field,
-                                       "the value of the session's optimiser",
+                                       "the value of the session's optimizer",
                                        "group '%s' has its own", name);
 }
 

@@ -39,7 +39,7 @@ def settings_of(optimizer: torch.optim.Optimizer, automatic: bool
     loss scaling. Missing: the engine has no such one."""
     kind = _KINDS.get(type(optimizer))
     if kind is None:
-        raise Missing([(f"the optimiser {type(optimizer).__name__}", "")])
+        raise Missing([(f"the optimizer {type(optimizer).__name__}", "")])
     factor = optim.first_scaling(optimizer, automatic)
     scaling = {"loss_scaling": factor, "automatic_loss_scaling": float(automatic)} \
         if automatic or factor != 1.0 else {}

@@ -525,7 +525,7 @@ class PoplarExecutor:
         try:
             self.copyWeightsToHost()
         except SondeError as problem:
-            _log.warning("the optimiser's state is lost: %s", problem)
+            _log.warning("the optimizer's state is lost: %s", problem)
         self._names, self._spec, self._attached = None, None, False
         self._engine, self._kept = None, {}
         self._anchored = {}
@@ -579,7 +579,7 @@ def _without_closure(optimizer: Any) -> Any:
         if isinstance(optimizer, torch.optim.Optimizer) else None
     if closure is not None and closure.default is closure.empty:
         raise ValueError(f"optimizer: {type(optimizer).__name__} calls the model from its step "
-                         "(expected an optimiser that does not)")
+                         "(expected an optimizer that does not)")
     return optimizer
 
 
