@@ -55,18 +55,14 @@ static void make(bench *out, const char *folder, const char *name, int64_t every
         .size = sizeof options,
         .record = SONDE_OPTIONS(sonde_recorder, .path = out->path),
         .no_vitals = true};
-    const sonde_reduction_config reductions = {.stats = stats};
-    sonde_save_config config = sonde_save_config_unset();
+    char said[128];
 
     (void)snprintf(out->path, sizeof out->path, "%s/bench-hook-%ld-%s", folder,
                    (long)getpid(), name);
-    config.every = every;
-    config.when_nan = when_nan;
+    (void)snprintf(said, sizeof said, "{every: %lld, when_nan: '%s'%s}", (long long)every,
+                   when_nan != NULL ? when_nan : "", stats ? ", reductions: mean" : "");
     bench_check(sonde_hook_create(&options, &out->hook, &diag), &diag);
-    bench_check(sonde_hook_save(out->hook, NULL, -1, &config, &diag), &diag);
-    if (stats != 0) {
-        bench_check(sonde_hook_reduce(out->hook, NULL, &reductions, &diag), &diag);
-    }
+    bench_check(sonde_hook_configure(out->hook, said, &diag), &diag);
     bench_check(sonde_watch_create(SONDE_OPTIONS(sonde_watch, .hook = out->hook),
                                    &out->watch, &diag),
                 &diag);

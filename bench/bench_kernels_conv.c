@@ -87,8 +87,8 @@ static void set_dims(bench *b, int64_t d0, int64_t d1, int64_t d2, int64_t d3)
 {
     const int64_t dims[4] = {d0, d1, d2, d3};
 
-    memcpy(b->attrs.dims, dims, sizeof dims);
-    b->attrs.rank = d2 == 0 ? 2 : 4;
+    memcpy(b->attrs.shape.dims, dims, sizeof dims);
+    b->attrs.shape.rank = d2 == 0 ? 2 : 4;
 }
 
 /* Everything but the inputs. Optional outputs in `wanted` are given. */
@@ -211,10 +211,10 @@ static bench start(const layer *l, const sonde__op_kernel *kernel, double images
 {
     const int64_t oh = extent(l, l->h), ow = extent(l, l->w);
     bench b = {.kernel = kernel,
-               .attrs = {.stride = {l->stride, l->stride},
-                         .padding = {l->padding, l->padding},
-                         .dilation = {1, 1},
-                         .groups = l->groups}};
+               .attrs = {.window = {.stride = {l->stride, l->stride},
+                                    .padding = {l->padding, l->padding},
+                                    .dilation = {1, 1},
+                                    .groups = l->groups}}};
 
     b.operations =
         2.0 * images * (double)(l->o * oh * ow * l->c * l->k * l->k) / (double)l->groups;
@@ -292,7 +292,7 @@ static double pool(const char *name, bool grad, sonde__isa isa)
 {
     bench b = {
         .kernel = first(isa, grad ? SONDE__FAST_MAX_POOL2D_GRAD : SONDE__FAST_MAX_POOL2D),
-        .attrs = {.kernel = {2, 2}, .stride = {2, 2}, .dilation = {1, 1}}};
+        .attrs = {.window = {.kernel = {2, 2}, .stride = {2, 2}, .dilation = {1, 1}}}};
 
     if (grad) {
         INPUT(&b, NUMBERS, 16, 5, 13, 13);
@@ -309,7 +309,7 @@ static double norm(const char *name, bool grad, sonde__isa isa)
 {
     bench b = {
         .kernel = first(isa, grad ? SONDE__FAST_GROUP_NORM_GRAD : SONDE__FAST_GROUP_NORM),
-        .attrs = {.groups = 3, .eps = 1e-5F}};
+        .attrs = {.norm = {.groups = 3, .eps = 1e-5F}}};
 
     INPUT(&b, NUMBERS, 16, 12, 9, 9);
     if (grad) {
@@ -329,7 +329,7 @@ static double log_softmax(const char *name, bool grad, sonde__isa isa)
 {
     bench b = {.kernel = first(isa, grad ? SONDE__FAST_LOG_SOFTMAX_GRAD
                                          : SONDE__FAST_LOG_SOFTMAX),
-               .attrs = {.axis = 1}};
+               .attrs = {.along = {.axis = 1}}};
 
     INPUT(&b, NUMBERS, 16, 10);
     if (grad) {
@@ -342,7 +342,7 @@ static double log_softmax(const char *name, bool grad, sonde__isa isa)
 static double nll(const char *name, bool grad, sonde__isa isa)
 {
     bench b = {.kernel = first(isa, grad ? SONDE__FAST_NLL_GRAD : SONDE__FAST_NLL),
-               .attrs = {.mean = true}};
+               .attrs = {.loss = {.mean = true}}};
 
     if (grad) {
         add_input(&b, 0, (int64_t[]){0}, NUMBERS);

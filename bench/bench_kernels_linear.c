@@ -164,7 +164,7 @@ static void bench_stream(const char *text, const job *work)
 static job stream_job(sonde__kernel_fast_op op, const sonde__operand *operands, int in,
                       int out, int streams)
 {
-    static const sonde__op_attrs attrs = {.scale = 1.0F};
+    static const sonde__op_attrs attrs = {.fill = {.value = 1.0F}};
     job j = {.kernel = sonde__kernel_fast_kernels_of(sonde__cpu_isa(), op)[0]};
     const int64_t count = sonde__op_shape_count(&operands[0].shape);
 

@@ -148,7 +148,7 @@ static sonde_err add_tap(void *user, const sonde_catalogue *catalogue,
     (void)catalogue;
     if (err == SONDE_OK) {
         tap.what = what;
-        tap.when[SONDE_MODE_TRAIN] = sonde_schedule_always();
+        tap.when[SONDE_MODE_TRAIN] = sonde_schedule_every(1);
         err = sonde_observer_add(observer, &tap, NULL, diag);
     }
     sonde_selector_destroy(what);

@@ -220,8 +220,8 @@ static void of_series(sonde_trial *trial)
             (void)fprintf(stderr, "error: a series of %zu\n", count);
             exit(2);
         }
-        sonde_trial_free(steps);
-        sonde_trial_free(vitals);
+        sonde_release(steps);
+        sonde_release(vitals);
     }
     bench_row("series_100k_steps", best * 1e3, "ms", "<=20");
     bench_row("series_100k_steps_first", first * 1e3, "ms", "");

@@ -93,7 +93,6 @@ static double measure(const char *folder, kind load, bool scalars)
                                         .record =
                                             SONDE_OPTIONS(sonde_recorder, .path = path),
                                         .vitals_every = 1};
-    sonde_save_config never = sonde_save_config_unset();
     sonde_watch_options watched = {.size = sizeof watched};
     sonde_watch *watch = NULL;
     double ns[BURSTS];
@@ -101,9 +100,8 @@ static double measure(const char *folder, kind load, bool scalars)
 
     (void)snprintf(path, sizeof path, "%s/bench-watch-%ld", folder, (long)getpid());
     if (load == RECORDED || load == JUDGED) {
-        never.end_step = 0;
         bench_check(sonde_hook_create(&options, &watched.hook, &diag), &diag);
-        bench_check(sonde_hook_save(watched.hook, NULL, -1, &never, &diag), &diag);
+        bench_check(sonde_hook_configure(watched.hook, "end_step: 0", &diag), &diag);
     }
     if (load == JUDGED) {
         bench_check(sonde_rules_create(&watched.rules, &diag), &diag);

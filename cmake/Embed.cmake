@@ -1,5 +1,14 @@
 # cmake -DOUT=FILE.c -DNAME=SYMBOL -DFOLDER=F -P Embed.cmake: the *.yaml files of a folder as a C table
-# {name, text}, which ends with NULLs.
+# {name, text}, which ends with NULLs. With -DLINES=FILE instead of a folder: the lines of a file as a
+# table of texts, which ends with NULL.
+if(LINES)
+  file(READ ${LINES} text)
+  string(REPLACE "\\" "\\\\" text "${text}")
+  string(REPLACE "\"" "\\\"" text "${text}")
+  string(REPLACE "\n" "\\n\",\n    \"" text "${text}")
+  file(WRITE ${OUT} "#include \"plot/report.h\"\n\nconst char *const ${NAME}[] = {\n    \"${text}\",\n    NULL,\n};\n")
+  return()
+endif()
 file(GLOB files ${FOLDER}/*.yaml)
 list(SORT files)
 set(code "#include \"cli/demo.h\"\n\nconst cli_demo_file ${NAME}[] = {\n")

@@ -1,5 +1,6 @@
 # Warnings, sanitizers and the per-ISA flags, for every target.
 add_library(sonde_flags INTERFACE)
+target_include_directories(sonde_flags INTERFACE ${CMAKE_BINARY_DIR}/generated)
 target_compile_options(sonde_flags INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wdouble-promotion
   -Wcast-qual -Wcast-align -Wwrite-strings -Wstrict-prototypes -Wmissing-prototypes

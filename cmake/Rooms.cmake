@@ -86,7 +86,8 @@ const sonde_rule *const sonde__rule_builtins[] = {\n${rows}    NULL,\n};\n" @ONL
   target_sources(${target} PRIVATE ${table})
 endfunction()
 
-# sonde_op_kinds(TARGET): the list of op kinds, sonde__op_kinds, from the definitions
+# sonde_op_kinds(TARGET): the list of op kinds, sonde__op_kinds, and the header op_kinds.h that
+# declares them, from the definitions
 # `const sonde__op_kind sonde__op_<name> = {` in src/nn/ops/*.c, and the list of layers,
 # sonde__op_layers, from `const sonde__op_layer sonde__layer_<name> = {`. A line
 # `SONDE__POINTWISE(<name>,` is a row of a table and defines sonde__op_<name>,
@@ -118,18 +119,17 @@ function(sonde_op_kinds target)
       string(APPEND rows "    &sonde__op_${name},\n    &sonde__op_${name}_grad_a,\n    &sonde__op_${name}_grad_b,\n")
       string(APPEND layers "    &sonde__layer_${name},\n")
     endforeach()
-    file(STRINGS ${family} definitions REGEX "^SONDE__POINTWISE\\([a-z0-9_]+,")
+    file(STRINGS ${family} definitions REGEX "^SONDE__POINTWISE(_WITH)?\\([a-z0-9_]+,")
     foreach(definition ${definitions})
-      string(REGEX REPLACE "^SONDE__POINTWISE\\(([a-z0-9_]+),.*" "\\1" name "${definition}")
+      string(REGEX REPLACE "^SONDE__POINTWISE(_WITH)?\\(([a-z0-9_]+),.*" "\\2" name "${definition}")
       string(APPEND externs "extern const sonde__op_kind sonde__op_${name}, sonde__op_${name}_grad;\n"
              "extern const sonde__op_layer sonde__layer_${name};\n")
       string(APPEND rows "    &sonde__op_${name},\n    &sonde__op_${name}_grad,\n")
       string(APPEND layers "    &sonde__layer_${name},\n")
     endforeach()
   endforeach()
+  file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/op_kinds.h CONTENT "${externs}" @ONLY)
   set(table ${CMAKE_BINARY_DIR}/op_kinds.c)
-  file(CONFIGURE OUTPUT ${table} CONTENT "#include \"nn/ops/layer_row.h\"\n\n${externs}\nconst sonde__op_kind *const sonde__op_kinds[] = {\n${rows}    NULL,\n};\nconst sonde__op_layer *const sonde__op_layers[] = {\n${layers}    NULL,\n};\n" @ONLY)
-  # ops.h also declares the kinds that passes and builders name
-  set_source_files_properties(${table} PROPERTIES COMPILE_OPTIONS -Wno-redundant-decls)
+  file(CONFIGURE OUTPUT ${table} CONTENT "#include \"nn/ops/layer_row.h\"\n\nconst sonde__op_kind *const sonde__op_kinds[] = {\n${rows}    NULL,\n};\nconst sonde__op_layer *const sonde__op_layers[] = {\n${layers}    NULL,\n};\n" @ONLY)
   target_sources(${target} PRIVATE ${table})
 endfunction()

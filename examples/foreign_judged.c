@@ -91,7 +91,9 @@ int main(int argc, char **argv)
     TRY(sonde_rules_write_to(watched.rules, options.record->path, &diag));
     sonde_rules_on_finding(watched.rules, on_finding, NULL);
     TRY(sonde_watch_create(&watched, &watch, &diag));
-    TRY(sonde_watch_add_all(watch, tensors, TENSORS, slots, &diag));
+    for (int i = 0; i < TENSORS; i++) {
+        TRY(sonde_watch_add(watch, &tensors[i], &slots[i], &diag));
+    }
     for (int i = 0; i < TENSORS; i++) {
         views[i] =
             sonde_view_of(tensors[i].dtype, tensors[i].rank, tensors[i].shape, data[i]);

@@ -107,8 +107,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_anchors_attach(sonde_anchors *anchors,
                                                        sonde_observer *observer,
                                                        sonde_diag *diag);
 
-SONDE_API size_t sonde_anchors_count(const sonde_anchors *anchors);
-/* The i-th name added. Borrowed. */
+/* The i-th name added; NULL: there are fewer. Borrowed. */
 SONDE_API const char *sonde_anchors_name(const sonde_anchors *anchors, size_t i);
 /*
  * The values of the last call, contiguous, borrowed until the next call begins. An

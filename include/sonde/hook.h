@@ -66,46 +66,15 @@ SONDE_API SONDE_CHECKED sonde_err sonde_hook_parse(const char *text, size_t size
                                                    const sonde_hook_options *options,
                                                    sonde_hook **out, sonde_diag *diag);
 
-/* --- the same in C: before the first step; later SONDE_ESTATE ----------------------- */
-
-/* The schedule of all modes (mode -1) or of one, for the hook (collection NULL) or for a
- * collection, which must have been added. */
-SONDE_API SONDE_CHECKED sonde_err sonde_hook_save(sonde_hook *hook,
-                                                  const char *collection, int mode,
-                                                  const sonde_save_config *config,
-                                                  sonde_diag *diag);
-SONDE_API SONDE_CHECKED sonde_err sonde_hook_reduce(sonde_hook *hook,
-                                                    const char *collection,
-                                                    const sonde_reduction_config *config,
-                                                    sonde_diag *diag);
-/* A collection that is saved; at most 64. Built-in ones (weights, biases, gradients,
- * losses, updates, optimizer_state, inputs, outputs, activations, activation_gradients,
- * buffers, scalars, all) need no includes; adding a collection again changes nothing.
- * Weights, biases, gradients and losses are saved by default. */
-SONDE_API SONDE_CHECKED sonde_err sonde_hook_add_collection(sonde_hook *hook,
-                                                            const char *name,
-                                                            sonde_diag *diag);
-/* Selectors (<sonde/selector.h>) added to, or taken from, a collection: a tensor is in
- * it if any include selects it and no exclude. A pattern that matches nothing is a
- * warning in the log, a name that does not exist an error of the first step (of attach),
- * or a warning at the end if there are no tensors by then. */
-SONDE_API SONDE_CHECKED sonde_err sonde_hook_include(sonde_hook *hook,
-                                                     const char *collection,
-                                                     const char *selector,
-                                                     sonde_diag *diag);
-SONDE_API SONDE_CHECKED sonde_err sonde_hook_exclude(sonde_hook *hook,
-                                                     const char *collection,
-                                                     const char *selector,
-                                                     sonde_diag *diag);
-/* The inputs and outputs of a module: <module>_input_0, <module>_output_0 and so on. */
-SONDE_API SONDE_CHECKED sonde_err sonde_hook_add_module(sonde_hook *hook,
-                                                        const char *collection,
-                                                        const char *module, bool inputs,
-                                                        bool outputs, sonde_diag *diag);
-/* The collection is not saved. */
-SONDE_API SONDE_CHECKED sonde_err sonde_hook_remove_collection(sonde_hook *hook,
-                                                               const char *name,
-                                                               sonde_diag *diag);
+/* More of a configuration, before the first step; later SONDE_ESTATE. text: a part of a
+ * file, in YAML or JSON, without options of the run: schedules, reductions, collections.
+ * After an error the parts before it stay: close the hook.
+ *
+ *     every: 100
+ *     collections: {mine: {include: [fc1.*], reductions: mean,norms, train: {every: 10}}}
+ */
+SONDE_API SONDE_CHECKED sonde_err sonde_hook_configure(sonde_hook *hook, const char *text,
+                                                       sonde_diag *diag);
 
 /* --- scalars ---------------------------------------------------------------------- */
 

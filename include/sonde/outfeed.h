@@ -1,7 +1,7 @@
 /*
  * outfeed.h - queues that carry all values of tensors out of a run, not only the latest.
  *
- * An outfeed queue is a sink with names of its own. Every step (or micro-batch) puts one
+ * An outfeed queue is the end of taps of its own. Every step (or micro-batch) puts one
  * row into it, a value for each key; dequeue returns all rows since the last dequeue,
  * stacked: key "fc1_output_0" of shape (32, 10) and 500 rows is (500, 32, 10).
  *
@@ -102,11 +102,6 @@ SONDE_API SONDE_CHECKED sonde_err sonde_outfeed_attach(sonde_outfeed *queue,
                                                        const sonde_catalogue *catalogue,
                                                        sonde_observer *observer,
                                                        sonde_diag *diag);
-
-/* For taps of your own making, of one observer, which may end here too: their tensors
- * come in under their default keys, if the filters say so. All must be due at the same
- * steps: a row has every key. Borrowed. */
-SONDE_API sonde_sink *sonde_outfeed_sink(sonde_outfeed *queue);
 
 /* --- taking ----------------------------------------------------------------------- */
 

@@ -69,23 +69,19 @@ typedef enum sonde_colours {
  * Sample images in a grid, each under its label.
  *
  * images is (N, H, W), (N, C, H, W) or (N, H, W, C), any dtype, C being 1 or 3; the
- * second axis is tried as C first. Values low ... high span the colours; values outside
- * are clamped. With low == high the range is chosen: for three channels 0 ... 255 if
- * uint8 and 0 ... 1 if floats within it; otherwise the least and greatest finite value
- * of all images or, if each_range, of each image. One channel is drawn with a colour
- * map; three are red, green and blue.
+ * second axis is tried as C first. The colours span, for three channels, 0 ... 255 if
+ * uint8 and 0 ... 1 if floats within it; otherwise the least to the greatest finite value
+ * of all images. One channel is drawn with a colour map; three are red, green and blue.
  */
 typedef struct sonde_images_plot {
     sonde_plot_page page;
     sonde_view images;
     const char *const *labels; /* (N), each may be NULL; NULL: no labels */
     int columns;               /* 0: 5, or as many as there are images */
-    double low, high;
-    bool each_range;
     sonde_colours colours;
 } sonde_images_plot;
 
-/* SONDE_ESHAPE: no images. SONDE_EINVAL: low > high, or not finite. */
+/* SONDE_ESHAPE: no images. */
 SONDE_API SONDE_CHECKED sonde_err sonde_plot_images(const char *path,
                                                     const sonde_images_plot *plot,
                                                     sonde_diag *diag);
@@ -94,7 +90,6 @@ SONDE_API SONDE_CHECKED sonde_err sonde_plot_images(const char *path,
 typedef struct sonde_plot_panel {
     const char *title; /* NULL: none */
     sonde_view image;
-    double low, high;
     sonde_colours colours;
 } sonde_plot_panel;
 
@@ -115,15 +110,13 @@ SONDE_API SONDE_CHECKED sonde_err sonde_plot_panels(const char *path,
 
 /*
  * counts is (K, K), any dtype, K at most 1000: true label down, predicted label across.
- * Cells show their value if there is room; with shares, each row is divided by its sum
- * and cells show per cent. Accuracy and total are shown below the title. SONDE_EINVAL: a
- * negative, NaN or infinite count.
+ * Cells show their value if there is room. Accuracy and total are shown below the title.
+ * SONDE_EINVAL: a negative, NaN or infinite count.
  */
 typedef struct sonde_confusion_plot {
     sonde_plot_page page;
     sonde_view counts;
     const char *const *classes; /* (K); NULL: 0, 1, 2 ... */
-    bool shares;
     sonde_colours colours;
 } sonde_confusion_plot;
 
@@ -145,7 +138,6 @@ typedef struct sonde_histogram_plot {
     const char *x_label; /* NULL: none */
     const char *y_label; /* NULL: "Frequency" */
     uint64_t zeros;
-    bool log_y;
 } sonde_histogram_plot;
 
 SONDE_API SONDE_CHECKED sonde_err sonde_plot_histogram(const char *path,
@@ -191,22 +183,20 @@ SONDE_API SONDE_CHECKED sonde_err sonde_plot_curves(const char *path,
 
 /*
  * How a distribution changes: one column per step; a colour is the share of that step's
- * values in the bin at that height. Histograms may differ in edges and bins: each is
- * spread over common bins, in proportion to the overlap. A column reaches half-way to
- * its neighbours; columns closer than a pixel are averaged. A step without values stays
- * white.
+ * values in the row at that height. A column reaches half-way to its neighbours; columns
+ * closer than a pixel are averaged. A step without values stays white.
  *
- * SONDE_EINVAL: no histograms, steps not ascending, edges that are not finite or not in
- * order, or all histograms empty.
+ * SONDE_EINVAL: no steps, steps not ascending, no rows or more than 4096, low and high not
+ * finite or not in order, a count below 0 or not finite, or all counts 0.
  */
 typedef struct sonde_heatmap_plot {
     sonde_plot_page page;
-    const sonde_histogram *histograms; /* (count) */
-    const int64_t *steps;              /* (count), ascending; NULL: 0, 1, 2 ... */
-    size_t count;
+    const double *counts; /* (count, rows): values in each row, from the lowest */
+    const int64_t *steps; /* (count), ascending; NULL: 0, 1, 2 ... */
+    size_t count, rows;
+    double low, high;    /* the edges of all rows together */
     const char *x_label; /* NULL: "Step" */
     const char *y_label; /* NULL: none */
-    bool log_colours;    /* colours by the logarithm of the share, over four decades */
     bool median;         /* a line through the medians */
     sonde_colours colours;
 } sonde_heatmap_plot;

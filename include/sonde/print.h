@@ -89,10 +89,6 @@ sonde_print_options_check(const sonde_print_options *options, sonde_diag *diag);
 SONDE_API SONDE_CHECKED sonde_err sonde_format_tensor(const sonde_view *view,
                                                       const sonde_print_options *options,
                                                       size_t column, sonde_text *text);
-/* No tensor of this dtype and shape needs more bytes than this; SIZE_MAX if that cannot
- * be counted. In proportion to the elements shown. */
-SONDE_API size_t sonde_format_bound(sonde_dtype dtype, int rank, const int64_t *shape,
-                                    const sonde_print_options *options);
 
 /* --- the sink --------------------------------------------------------------------- */
 

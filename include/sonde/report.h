@@ -20,30 +20,21 @@
 #ifndef SONDE_REPORT_H
 #define SONDE_REPORT_H
 
-#include <sonde/options.h>
 #include <sonde/rules.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-typedef struct sonde_report_options {
-    size_t size;       /* sizeof(sonde_report_options) */
-    const char *title; /* NULL: the model's name, else the run's folder */
-    size_t places;     /* most findings shown for each rule; 0: 8. All are counted */
-    size_t tensors;    /* most lines in the table of tensors; 0: 200 */
-} sonde_report_options;
-
 /*
  * Writes the page of a trial that the rules have judged. A file at path is replaced once
- * the page is complete. options may be NULL. Curves show vital signs, reduced to the
- * width of the page: the page of a long run is as small as that of a short one, about 100
- * KB. SONDE_EIO, SONDE_ENOTFOUND: path cannot be written; SONDE_ENOMEM. Cost: reads the
+ * the page is complete. It shows 8 findings of each rule and 200 tensors, and counts the
+ * others. Curves show vital signs, reduced to the width of the page: the page of a long run
+ * is as small as that of a short one, about 100 KB. SONDE_EIO, SONDE_ENOTFOUND: path cannot be written; SONDE_ENOMEM. Cost: reads the
  * vital signs of the shown tensors once or twice.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_report_write(const char *path, sonde_trial *trial,
                                                      sonde_rules *rules,
-                                                     const sonde_report_options *options,
                                                      sonde_diag *diag);
 
 #ifdef __cplusplus

@@ -36,9 +36,7 @@ typedef struct sonde_schedule {
     int64_t first, row, row_every;
 } sonde_schedule;
 
-/* Every step. */
-SONDE_API sonde_schedule sonde_schedule_always(void);
-/* Steps 0, every, 2 every ... */
+/* Steps 0, every, 2 every ...; 1: every step. */
 SONDE_API sonde_schedule sonde_schedule_every(int64_t every);
 /* every < 1, end <= start, a row without row_every, negative or unsorted steps:
  * SONDE_EINVAL naming the key. */

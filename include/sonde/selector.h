@@ -21,6 +21,7 @@
 #ifndef SONDE_SELECTOR_H
 #define SONDE_SELECTOR_H
 
+#include <sonde/alloc.h>
 #include <sonde/catalogue.h>
 
 #ifdef __cplusplus
@@ -33,16 +34,11 @@ typedef struct sonde_selector sonde_selector;
 SONDE_API SONDE_CHECKED sonde_err sonde_selector_create(const char *text,
                                                         sonde_selector **out,
                                                         sonde_diag *diag);
-/* The whole pattern, commas and blanks included, is one regular expression. */
-SONDE_API SONDE_CHECKED sonde_err sonde_selector_create_regex(const char *pattern,
-                                                              sonde_selector **out,
-                                                              sonde_diag *diag);
 SONDE_API void sonde_selector_destroy(sonde_selector *selector);
-SONDE_API const char *sonde_selector_text(const sonde_selector *selector);
 
 /*
  * The ids selected, ascending, each once; *ids is new and freed with
- * sonde_selector_free_ids. An exact name or a module that is unknown: SONDE_ENOTFOUND
+ * sonde_release. An exact name or a module that is unknown: SONDE_ENOTFOUND
  * with the nearest ones. A regular expression that takes too many steps on some name:
  * SONDE_EINVAL, after milliseconds. Aliases are selected only when their own name, role
  * or module is; @all leaves them out.
@@ -51,7 +47,6 @@ SONDE_API SONDE_CHECKED sonde_err sonde_selector_resolve(const sonde_selector *s
                                                          const sonde_catalogue *catalogue,
                                                          uint32_t **ids, size_t *count,
                                                          sonde_diag *diag);
-SONDE_API void sonde_selector_free_ids(uint32_t *ids);
 
 #ifdef __cplusplus
 }

@@ -19,6 +19,7 @@
 #ifndef SONDE_TRIAL_H
 #define SONDE_TRIAL_H
 
+#include <sonde/alloc.h>
 #include <sonde/options.h>
 #include <sonde/catalogue.h>
 #include <sonde/reduction.h>
@@ -156,14 +157,12 @@ typedef enum sonde_step_state {
 SONDE_API const int64_t *sonde_trial_steps(sonde_trial *trial, sonde_mode mode,
                                            bool incomplete, size_t *count);
 /* The steps at which a tensor has any of how (SONDE_HOW_ bits; 0: any), ascending.
- * *steps is a new array; free it with sonde_trial_free. SONDE_ERANGE: no such tensor. */
+ * *steps is a new array; free it with sonde_release. SONDE_ERANGE: no such tensor. */
 SONDE_API SONDE_CHECKED sonde_err sonde_trial_tensor_steps(sonde_trial *trial,
                                                            uint32_t id, sonde_mode mode,
                                                            unsigned how, int64_t **steps,
                                                            size_t *count,
                                                            sonde_diag *diag);
-/* Frees an array that a function of this header returned new. Accepts NULL. */
-SONDE_API void sonde_trial_free(void *array);
 SONDE_API sonde_step_state sonde_trial_has_passed_step(sonde_trial *trial, int64_t step,
                                                        sonde_mode mode);
 /* Refreshes until all steps are available. SONDE_ENOTFOUND: nothing was saved at one
@@ -229,7 +228,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_trial_reduce(sonde_trial *trial, uint32_
  * The vital signs of a tensor over steps begin ... end - 1 of a mode (end 0: no end),
  * merged over the micro-batches and replicas of a worker (-1: the first that has any),
  * and found at each step as sonde_trial_vitals does. *steps and *vitals are new arrays of
- * *count elements; free each with sonde_trial_free. Damaged steps are left out; up to five
+ * *count elements; free each with sonde_release. Damaged steps are left out; up to five
  * of a call are listed as damage, and *diag describes the first although SONDE_OK is
  * returned.
  */

@@ -133,12 +133,6 @@ SONDE_API SONDE_CHECKED sonde_err sonde_watch_add_update(sonde_watch *watch,
                                                          uint32_t parameter,
                                                          uint32_t *slot,
                                                          sonde_diag *diag);
-/* The same for infos[i], i < count, in this order; slots[i] counts from the first. At an
- * error, those before it are added. */
-SONDE_API SONDE_CHECKED sonde_err sonde_watch_add_all(sonde_watch *watch,
-                                                      const sonde_tensor_info *infos,
-                                                      size_t count, uint32_t *slots,
-                                                      sonde_diag *diag);
 /* Gives a slot's tensor a second name, under which it is selected and recorded as well;
  * show the slot alone. */
 SONDE_API SONDE_CHECKED sonde_err sonde_watch_add_alias(sonde_watch *watch, uint32_t slot,

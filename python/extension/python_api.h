@@ -79,7 +79,7 @@ void sonde__python_free_rules(sonde__python_rules *rules);
 /* --- arrays ------------------------------------------------------------------------- */
 
 /* A new object with the buffer protocol over a view; owner (may be NULL) is kept alive.
- * With owned, the data is released by sonde_trial_free. Elements that Python's struct
+ * With owned, the data is released by sonde_release. Elements that Python's struct
  * module lacks (bfloat16, float8) appear as unsigned integers of their size. NULL: an
  * exception is set, and owned data was released. */
 PyObject *sonde__python_array(const sonde_view *view, PyObject *owner, bool owned);

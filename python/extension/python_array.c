@@ -11,7 +11,7 @@
 typedef struct array {
     PyObject_HEAD sonde_view view;
     PyObject *owner; /* of data; NULL: none */
-    bool owned;      /* data is released by sonde_trial_free */
+    bool owned;      /* data is released by sonde_release */
     Py_ssize_t shape[SONDE_MAX_DIMS], strides[SONDE_MAX_DIMS]; /* in bytes */
     Py_ssize_t bytes;
 } array;
@@ -40,7 +40,7 @@ PyObject *sonde__python_array(const sonde_view *view, PyObject *owner, bool owne
 
     if (made == NULL) {
         if (owned) {
-            sonde_trial_free(view->data);
+            sonde_release(view->data);
         }
         return NULL;
     }
@@ -80,7 +80,7 @@ static void array_dealloc(PyObject *object)
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
 
     if (self->owned) {
-        sonde_trial_free(self->view.data);
+        sonde_release(self->view.data);
     }
     Py_XDECREF(self->owner);
     release(object);

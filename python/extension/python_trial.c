@@ -73,14 +73,14 @@ static bool find_place(PyObject *object, PyObject *arguments, unsigned how, uint
         return false;
     }
     if ((uint64_t)-step > count) {
-        sonde_trial_free(steps);
+        sonde_release(steps);
         (void)sonde_diag_set(&diag, SONDE_ENOTFOUND, name, NULL, "saved at %zu steps",
                              count);
         (void)sonde__python_raise(&diag);
         return false;
     }
     where->step = steps[count - (size_t)-step];
-    sonde_trial_free(steps);
+    sonde_release(steps);
     return true;
 }
 
@@ -208,7 +208,7 @@ static PyObject *trial_tensors(PyObject *object, PyObject *arguments)
         }
         Py_XDECREF(tuple);
     }
-    sonde_selector_free_ids(ids);
+    sonde_release(ids);
     return list;
 }
 
@@ -414,7 +414,7 @@ static PyObject *trial_series(PyObject *object, PyObject *arguments)
         Py_XDECREF(part);
         Py_XDECREF(text);
     }
-    sonde_trial_free(vitals);
+    sonde_release(vitals);
     return list;
 }
 

@@ -25,6 +25,14 @@ int cli_sentence(const char *text)
     return (int)length - (length > 0 && text[length - 1] == '.');
 }
 
+void cli_add_value(sonde_text *text, const char *value)
+{
+    for (; *value != '\0'; value++) {
+        sonde_text_add(text, *value == ',' ? "\\" : "");
+        sonde_text_put(text, value, 1);
+    }
+}
+
 /* "step 412 (epoch 2)", or "step 412" for epoch 0; returns buf. */
 static const char *when_text(int64_t step, int epoch, char buf[64])
 {

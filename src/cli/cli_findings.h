@@ -8,6 +8,8 @@
 #include <sonde/actions.h>
 #include <sonde/nn/trainer.h>
 
+#include <sonde/text.h>
+
 #include "cli/cli.h"
 
 /* --- findings ----------------------------------------------------------------------- */
@@ -17,6 +19,9 @@
 void cli_print_finding(FILE *stream, const sonde_finding *finding, int epoch);
 /* The length of a sentence without its full stop, for "%.*s". */
 int cli_sentence(const char *text);
+
+/* Adds the value of a rule's parameter, with a backslash before each comma in it. */
+void cli_add_value(sonde_text *text, const char *value);
 
 /* The findings of a command, as they come. {0} is a new one. */
 typedef struct cli_finding_log {

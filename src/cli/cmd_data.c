@@ -36,35 +36,18 @@ static sonde_err place(const data_values *asked, const char *name, char *path,
 
 /* --- fetch ------------------------------------------------------------------------ */
 
-static bool on_progress(void *user, const char *file, uint64_t done, uint64_t total)
-{
-    cli_progress *progress = user;
-
-    progress->total = (int64_t)total;
-    cli_progress_update(progress, (int64_t)done, file);
-    return !cli_interrupted();
-}
-
 static int run_fetch(const void *values, int argc, char **argv)
 {
     const data_values *asked = values;
-    cli_progress progress;
-    const sonde_nn_fetch_options options = {.size = sizeof options,
-                                            .mirror = asked->mirror,
-                                            .progress = on_progress,
-                                            .user = &progress};
     sonde_diag diag = {0};
     char path[4096];
     sonde_err err = place(asked, argv[0], path, sizeof path, &diag);
 
     (void)argc;
     cli_catch_interrupt();
-    if (err != SONDE_OK) {
-        return cli_fail(&diag);
+    if (err == SONDE_OK) {
+        err = cli_fetch(argv[0], path, asked->mirror, argv[0], asked->quiet, &diag);
     }
-    cli_progress_begin(&progress, argv[0], "B", 0, asked->quiet);
-    err = sonde_nn_data_fetch(argv[0], path, &options, &diag);
-    cli_progress_end(&progress);
     if (err != SONDE_OK) {
         return cli_fail(&diag);
     }

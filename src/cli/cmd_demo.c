@@ -3,6 +3,7 @@
  * what the rules find and why.
  */
 #include "cli/cli_findings.h"
+#include "cli/run_reading.h"
 #include "base/fail.h"
 #include "cli/demo.h"
 
@@ -338,17 +339,15 @@ static void print_next(const showing *show)
 /* SimilarAcrossRuns with the other run, whose commas are escaped. */
 static sonde_err add_comparison(const showing *show, sonde_rules *rules, sonde_diag *diag)
 {
-    char text[2 * PATH_SIZE + 64] = "SimilarAcrossRuns:other_trial=";
-    size_t length = strlen(text);
+    sonde_text text = {0};
 
-    for (const char *p = show->other; *p != '\0'; p++) {
-        if (*p == ',') {
-            text[length++] = '\\';
-        }
-        text[length++] = *p;
-    }
-    text[length] = '\0';
-    return sonde_rules_add(rules, text, diag);
+    sonde_text_add(&text, "SimilarAcrossRuns:other_trial=");
+    cli_add_value(&text, show->other);
+    const sonde_err err =
+        text.failed ? cli_fail_memory(diag) : sonde_rules_add(rules, text.data, diag);
+
+    sonde_text_fini(&text);
+    return err;
 }
 
 static sonde_err open_rules(showing *show, sonde_diag *diag)

@@ -4,7 +4,6 @@
 #include "cli/cli_job.h"
 #include "base/fail.h"
 #include "cli/run_reading.h"
-#include "cli/cli_pictures.h"
 
 #include <sonde/nn/option.h>
 

@@ -139,7 +139,7 @@ static sonde_err export_run(const export_values *asked, int argc, char **argv,
     }
 
 done:
-    sonde_selector_free_ids(ids);
+    sonde_release(ids);
     sonde_trial_close(trial);
     return err;
 }

@@ -10,170 +10,140 @@
 
 /* --- the runs of a folder ----------------------------------------------------------- */
 
-/* The runs among the entries of a folder, opened one after another. */
-typedef struct run_walk {
+/* A run of a folder. */
+typedef struct run_row {
+    char *name, *path, *end_reason;
+    const char *status, *shown; /* shown: for people */
+    size_t steps;
+    int64_t last_step;
+} run_row;
+
+typedef struct run_list {
     const char *folder;
-    char **names;
-    size_t count, at;
-    bool failed;
-} run_walk;
+    run_row *rows;
+    size_t count;
+    sonde_err err; /* SONDE_ENOMEM */
+} run_list;
 
-static void take_name(void *user, const char *name)
+static void add_row(run_list *list, const char *name, sonde_trial *trial)
 {
-    run_walk *walk = user;
-    char **more = realloc(walk->names, (walk->count + 1) * sizeof *more);
-    char *copy = more != NULL ? strdup(name) : NULL;
+    run_row *more = realloc(list->rows, (list->count + 1) * sizeof *more);
+    sonde_run_info info;
+    size_t steps = 0;
 
-    walk->names = more != NULL ? more : walk->names;
-    if (copy == NULL) {
-        walk->failed = true;
+    list->rows = more != NULL ? more : list->rows;
+    list->err = more != NULL
+                    ? cli_steps(trial, SONDE_MODE_GLOBAL, false, NULL, &steps, NULL)
+                    : SONDE_ENOMEM;
+    if (list->err != SONDE_OK) {
         return;
     }
-    walk->names[walk->count++] = copy;
-}
-
-static void end(run_walk *walk)
-{
-    for (size_t i = 0; i < walk->count; i++) {
-        free(walk->names[i]);
-    }
-    free(walk->names);
-    *walk = (run_walk){0};
-}
-
-static sonde_err begin(run_walk *walk, const char *folder, sonde_diag *diag)
-{
-    sonde_err err = SONDE_OK;
-
-    *walk = (run_walk){.folder = folder};
-    err = sonde_trial_list_folder(folder, take_name, walk, diag);
-    if (err == SONDE_OK && walk->failed) {
-        err = cli_fail_memory(diag);
-    }
-    if (err != SONDE_OK) {
-        end(walk);
-    }
-    return err;
-}
-
-/* The next run, and its name in the folder; NULL: no more. SONDE_ENOMEM. */
-static sonde_err next(run_walk *walk, const char **name, sonde_trial **trial,
-                      sonde_diag *diag)
-{
-    sonde_err err = SONDE_OK;
-
-    *trial = NULL;
-    while (walk->at < walk->count && *trial == NULL && err != SONDE_ENOMEM) {
-        const size_t length = strlen(walk->folder);
-        const bool slash = length > 0 && walk->folder[length - 1] == '/';
-        char path[4096];
-
-        *name = walk->names[walk->at++];
-        if ((size_t)snprintf(path, sizeof path, "%s%s%s", walk->folder, slash ? "" : "/",
-                             *name) < sizeof path) {
-            err = sonde_trial_open(path, NULL, trial, diag);
-        }
-    }
-    return err == SONDE_ENOMEM ? err : SONDE_OK;
-}
-
-static void put_run(sonde_json *json, const sonde_run_info *info, size_t steps)
-{
-    sonde_json_lead(json, "\n  ");
-    sonde_json_object(json, NULL);
-    CLI_PUT(json, cli_text("path", info->path), cli_uint("steps", steps),
-            cli_int("last_step", info->last_step),
-            cli_text("status", cli_status_name(info->status)),
-            cli_text("end_reason", info->end_reason));
-    sonde_json_end(json);
-}
-
-static void print_run_line(const sonde_run_info *info, const char *name, size_t steps,
-                           int width)
-{
-    (void)printf("%-*s  %8zu  %s%s%s\n", cli_field(name, width), name, steps,
-                 info->foreign && info->status == SONDE_RUN_CRASHED
-                     ? "no end was written"
-                     : cli_status_name(info->status),
-                 info->end_reason[0] != '\0' ? ": " : "", info->end_reason);
-}
-
-/* The width of the column of names; 0: there is no run. */
-static sonde_err name_column(const char *folder, int *width, sonde_diag *diag)
-{
-    const char *name = NULL;
-    sonde_trial *trial = NULL;
-    run_walk walk;
-    sonde_err err = begin(&walk, folder, diag);
-
-    *width = 0;
-    if (err != SONDE_OK) {
-        return err;
-    }
-    while ((err = next(&walk, &name, &trial, diag)) == SONDE_OK && trial != NULL) {
-        const int length = cli_letters(name);
-
-        *width = *width > 0 ? *width : cli_letters("run");
-        *width = length > *width ? length : *width;
-        sonde_trial_close(trial);
-    }
-    end(&walk);
-    return err;
-}
-
-/* The line of one run, or what stands for it in JSON. */
-static sonde_err list_one(sonde_trial *trial, const char *name, int width, bool names,
-                          bool json, sonde_diag *diag)
-{
-    size_t steps = 0;
-    sonde_run_info info;
-    SONDE__TRY(cli_steps(trial, SONDE_MODE_GLOBAL, false, NULL, &steps, diag));
     sonde_trial_describe(trial, &info);
-    if (json) {
-        put_run(cli_json(), &info, steps);
-    } else if (names) {
-        (void)puts(name);
-    } else {
-        print_run_line(&info, name, steps, width);
+    run_row *row = &list->rows[list->count++];
+
+    *row = (run_row){.name = strdup(name),
+                     .path = strdup(info.path),
+                     .end_reason = strdup(info.end_reason),
+                     .status = cli_status_name(info.status),
+                     .shown = info.foreign && info.status == SONDE_RUN_CRASHED
+                                  ? "no end was written"
+                                  : cli_status_name(info.status),
+                     .steps = steps,
+                     .last_step = info.last_step};
+    if (row->name == NULL || row->path == NULL || row->end_reason == NULL) {
+        list->err = SONDE_ENOMEM;
     }
-    return SONDE_OK;
+}
+
+/* For sonde_trial_list_folder: an entry, which may be a run. */
+static void add_entry(void *user, const char *name)
+{
+    run_list *list = user;
+    const size_t length = strlen(list->folder);
+    const char *slash = length > 0 && list->folder[length - 1] == '/' ? "" : "/";
+    sonde_trial *trial = NULL;
+    char path[4096];
+
+    if (list->err != SONDE_OK ||
+        (size_t)snprintf(path, sizeof path, "%s%s%s", list->folder, slash, name) >=
+            sizeof path) {
+        return;
+    }
+    const sonde_err err = sonde_trial_open(path, NULL, &trial, NULL);
+
+    list->err = err == SONDE_ENOMEM ? err : SONDE_OK;
+    if (err == SONDE_OK) {
+        add_row(list, name, trial);
+    }
+    sonde_trial_close(trial);
+}
+
+static void print_rows_json(const run_list *list)
+{
+    sonde_json *const json = cli_json();
+
+    sonde_json_object(json, NULL);
+    sonde_json_list(json, "runs");
+    for (size_t i = 0; i < list->count; i++) {
+        const run_row *row = &list->rows[i];
+
+        sonde_json_lead(json, "\n  ");
+        sonde_json_object(json, NULL);
+        CLI_PUT(json, cli_text("path", row->path), cli_uint("steps", row->steps),
+                cli_int("last_step", row->last_step), cli_text("status", row->status),
+                cli_text("end_reason", row->end_reason));
+        sonde_json_end(json);
+    }
+    sonde_json_end(json);
+    sonde_json_end(json);
+    cli_json_print("\n");
+}
+
+static void print_rows(const run_list *list)
+{
+    int width = cli_letters("run");
+
+    for (size_t i = 0; i < list->count; i++) {
+        const int length = cli_letters(list->rows[i].name);
+
+        width = length > width ? length : width;
+    }
+    (void)printf("%-*s  %8s  %s\n", width, "run", "steps", "status");
+    for (size_t i = 0; i < list->count; i++) {
+        const run_row *row = &list->rows[i];
+
+        (void)printf("%-*s  %8zu  %s%s%s\n", cli_field(row->name, width), row->name,
+                     row->steps, row->shown, row->end_reason[0] != '\0' ? ": " : "",
+                     row->end_reason);
+    }
 }
 
 /* Prints a line for each run in a folder, sorted by name; or only names, or one JSON
- * object. Opens each of them. *any false: there is none, and nothing was printed. */
+ * object. *any false: there is none, and nothing was printed. */
 static sonde_err list_runs(const char *folder, bool names, bool json, bool *any,
                            sonde_diag *diag)
 {
-    int width = 0;
-    const char *name = NULL;
-    sonde_trial *trial = NULL;
-    run_walk walk;
-    sonde_err err = name_column(folder, &width, diag);
+    run_list list = {.folder = folder};
+    sonde_err err = sonde_trial_list_folder(folder, add_entry, &list, diag);
 
-    *any = width > 0;
-    if (err != SONDE_OK || width == 0) {
-        return err;
+    if (err == SONDE_OK && list.err != SONDE_OK) {
+        err = cli_fail_memory(diag);
     }
-    SONDE__TRY(begin(&walk, folder, diag));
-    if (json) {
-        sonde_json_object(cli_json(), NULL);
-        sonde_json_list(cli_json(), "runs");
-    } else if (!names) {
-        (void)printf("%-*s  %8s  %s\n", width, "run", "steps", "status");
+    *any = list.count > 0;
+    if (err == SONDE_OK && *any && json) {
+        print_rows_json(&list);
+    } else if (err == SONDE_OK && *any && !names) {
+        print_rows(&list);
     }
-    while ((err = next(&walk, &name, &trial, diag)) == SONDE_OK && trial != NULL) {
-        err = list_one(trial, name, width, names, json, diag);
-        sonde_trial_close(trial);
-        if (err != SONDE_OK) {
-            break;
+    for (size_t i = 0; i < list.count; i++) {
+        if (err == SONDE_OK && names && !json) {
+            (void)puts(list.rows[i].name);
         }
+        free(list.rows[i].name);
+        free(list.rows[i].path);
+        free(list.rows[i].end_reason);
     }
-    if (json && err == SONDE_OK) {
-        sonde_json_end(cli_json());
-        sonde_json_end(cli_json());
-        cli_json_print("\n");
-    }
-    end(&walk);
+    free(list.rows);
     return err;
 }
 
@@ -199,7 +169,7 @@ static sonde_err count_steps(sonde_trial *trial, uint32_t id, unsigned how, size
             kinds->first < 0 || steps[0] < kinds->first ? steps[0] : kinds->first;
         kinds->last = steps[*count - 1] > kinds->last ? steps[*count - 1] : kinds->last;
     }
-    sonde_trial_free(steps);
+    sonde_release(steps);
     return SONDE_OK;
 }
 
@@ -536,7 +506,7 @@ static int run_ls(const void *values, int argc, char **argv)
     err = list(asked, trial, ids, count, &diag);
 
 done:
-    sonde_selector_free_ids(ids);
+    sonde_release(ids);
     sonde_trial_close(trial);
     return err == SONDE_OK ? CLI_OK : cli_fail(&diag);
 }

@@ -2,6 +2,7 @@
  * cmd_plot.c - `sonde plot`: curves of statistics, or a heat map of magnitudes over the
  * steps.
  */
+#include "cli/cli_job.h"
 #include "cli/run_reading.h"
 #include "base/fail.h"
 
@@ -18,99 +19,64 @@ enum {
     MOST_COLUMNS = 1000,
     PER_EXPONENT = 1 << SONDE_SKETCH_MANTISSA_BITS,
     EXPONENTS = SONDE_SKETCH_BINS / PER_EXPONENT,
-    FEW = 1000,         /* octaves at the bottom with less than 1 / FEW are cut off */
-    PRECISION = 1 << 12 /* of a share of a bin's count */
+    ROWS = SONDE_SKETCH_BINS, /* as many for each octave as it has bins */
+    FEW = 1000 /* octaves at the bottom with less than 1 / FEW are cut off */
 };
 
 /* The columns, and counts of the elements that they do not show. */
 typedef struct columns {
-    sonde_histogram *histograms;
+    double *counts; /* (count, ROWS) */
     int64_t *steps;
     size_t count;
+    int first, rows;               /* of the rows that are drawn */
     uint64_t exponents[EXPONENTS]; /* elements of each, of all steps */
     uint64_t elements, zeros, nonfinite;
     uint64_t below; /* elements too small to be drawn, */
     int floor;      /* in magnitude less than 2^floor */
 } columns;
 
-/* An empty column, which stays white. */
-static sonde_histogram empty(void)
-{
-    return (sonde_histogram){.bins = 1, .lower = 0.0, .upper = 1.0};
-}
-
-static void find_exponents(const sonde_sketch *sketch, int *first, int *last)
-{
-    *first = SONDE_SKETCH_BINS / PER_EXPONENT;
-    *last = -1;
-    for (int bin = 0; bin < SONDE_SKETCH_BINS; bin++) {
-        if (sketch->positive[bin] + sketch->negative[bin] > 0) {
-            *first = bin / PER_EXPONENT < *first ? bin / PER_EXPONENT : *first;
-            *last = bin / PER_EXPONENT;
-        }
-    }
-}
-
 /*
- * A sketch over log2|x|. The four bins of an octave are not equal there (0.32, 0.26, 0.22
- * and 0.19 wide); the histogram's are, so a bin's count is spread by overlap, in parts of
- * 1/4096: only shares are drawn.
+ * Elements of a bin of the sketch, over log2|x|. The bins of an octave are not equal there
+ * (0.32, 0.26, 0.22 and 0.19 wide); the rows are, so a bin's count is spread by overlap.
  */
-static void spread(const sonde_sketch *sketch, sonde_histogram *out)
+static void spread(double *rows, int bin, uint64_t count)
 {
-    int first = 0, last = 0, per = PER_EXPONENT;
+    double *octave = rows + bin / PER_EXPONENT * PER_EXPONENT;
+    const double part = 1.0 / PER_EXPONENT;
+    const double begin = log2(1.0 + bin % PER_EXPONENT * part) * PER_EXPONENT;
+    const double end = log2(1.0 + (bin % PER_EXPONENT + 1) * part) * PER_EXPONENT;
 
-    find_exponents(sketch, &first, &last);
-    *out = empty();
-    if (last < first) {
-        return; /* only zeros, or empty */
-    }
-    if ((last - first + 1) * per > (int)CLI_COUNT_OF(out->counts)) {
-        per = 1;
-    }
-    out->bins = (last - first + 1) * per;
-    out->lower = first + SONDE_SKETCH_MIN_EXPONENT;
-    out->upper = last + 1 + SONDE_SKETCH_MIN_EXPONENT;
-    for (int bin = first * PER_EXPONENT; bin < (last + 1) * PER_EXPONENT; bin++) {
-        const uint64_t count = sketch->positive[bin] + sketch->negative[bin];
-        const int base = (bin / PER_EXPONENT - first) * per;
-        const double begin = log2(1.0 + (double)(bin % PER_EXPONENT) / PER_EXPONENT);
-        const double end = log2(1.0 + (double)(bin % PER_EXPONENT + 1) / PER_EXPONENT);
+    for (int i = 0; i < PER_EXPONENT; i++) {
+        const double overlap = fmin(end, i + 1) - fmax(begin, i);
 
-        for (int i = 0; count > 0 && i < per; i++) {
-            const double low = fmax(begin, (double)i / per);
-            const double high = fmin(end, (double)(i + 1) / per);
-
-            if (high > low) {
-                out->counts[base + i] +=
-                    count * (uint64_t)(PRECISION * (high - low) / (end - begin) + 0.5);
-            }
-        }
+        octave[i] += overlap > 0.0 ? (double)count * overlap / (end - begin) : 0.0;
     }
 }
 
-/* Cuts off the lowest octaves, which contain few elements of all steps together. */
+/* Cuts off the lowest octaves, which contain few elements of all steps together, and rows
+ * without elements at both ends. */
 static void cut(columns *c)
 {
     const uint64_t finite = c->elements - c->zeros - c->nonfinite;
-    int e = 0;
+    int e = 0, first = ROWS, last = -1;
 
     while (e < EXPONENTS && (c->below + c->exponents[e]) * FEW <= finite) {
         c->below += c->exponents[e++];
     }
     c->floor = e + SONDE_SKETCH_MIN_EXPONENT;
-    for (size_t i = 0; i < c->count; i++) {
-        sonde_histogram *h = &c->histograms[i];
-        const int bins = (int)((double)h->bins * (c->floor - h->lower) /
-                               (h->upper - h->lower)); /* whole octaves: exact */
+    for (size_t i = 0; i < c->count * ROWS; i++) {
+        const int row = (int)(i % ROWS);
 
-        if (h->upper <= c->floor) {
-            *h = empty();
-        } else if (bins > 0) {
-            h->bins -= bins;
-            h->lower = c->floor;
-            memmove(h->counts, h->counts + bins, (size_t)h->bins * sizeof h->counts[0]);
+        if (c->counts[i] > 0.0 && row >= e * PER_EXPONENT) {
+            first = row < first ? row : first;
+            last = row > last ? row : last;
         }
+    }
+    c->first = last < 0 ? 0 : first;
+    c->rows = last < 0 ? 1 : last - first + 1;
+    for (size_t i = 0; i < c->count; i++) {
+        memmove(c->counts + i * (size_t)c->rows, c->counts + i * ROWS + c->first,
+                (size_t)c->rows * sizeof *c->counts);
     }
 }
 
@@ -134,18 +100,22 @@ static sonde_err choose_steps(sonde_trial *trial, uint32_t id, const cli_range *
     if (c->count == 0) {
         return cli_fail_nothing(trial, id, range, SONDE_HOW_RAW | SONDE_HOW_SKETCH, diag);
     }
-    c->histograms = malloc(c->count * sizeof *c->histograms);
-    return c->histograms != NULL ? SONDE_OK : cli_fail_memory(diag);
+    c->counts = calloc(c->count * ROWS, sizeof *c->counts);
+    return c->counts != NULL ? SONDE_OK : cli_fail_memory(diag);
 }
 
 static void add_column(columns *c, const sonde_sketch *sketch, size_t i)
 {
-    spread(sketch, &c->histograms[i]);
     c->elements += sketch->count;
     c->zeros += sketch->zero;
     c->nonfinite += sketch->nan + sketch->pos_inf + sketch->neg_inf;
     for (int bin = 0; bin < SONDE_SKETCH_BINS; bin++) {
-        c->exponents[bin / PER_EXPONENT] += sketch->positive[bin] + sketch->negative[bin];
+        const uint64_t count = sketch->positive[bin] + sketch->negative[bin];
+
+        c->exponents[bin / PER_EXPONENT] += count;
+        if (count > 0) {
+            spread(c->counts + i * ROWS, bin, count);
+        }
     }
 }
 
@@ -162,7 +132,6 @@ static sonde_err read_column(sonde_trial *trial, uint32_t id, const cli_range *r
     char line[SONDE_DIAG_LINE];
     sonde_err err = SONDE_OK;
 
-    c->histograms[i] = empty();
     if (cli_interrupted()) {
         return diag->err = SONDE_EINTERRUPTED;
     }
@@ -237,9 +206,12 @@ static sonde_err draw_heat(sonde_trial *trial, uint32_t id, const cli_range *ran
     SONDE__TRY_DONE(choose_steps(trial, id, range, &c, diag));
     SONDE__TRY_DONE(read_columns(trial, id, range, &c, left_out, diag));
     cut(&c);
-    plot.histograms = c.histograms;
+    plot.counts = c.counts;
     plot.steps = c.steps;
     plot.count = c.count;
+    plot.rows = (size_t)c.rows;
+    plot.low = (double)c.first / PER_EXPONENT + SONDE_SKETCH_MIN_EXPONENT;
+    plot.high = plot.low + (double)c.rows / PER_EXPONENT;
     if (hidden(&c, what, sizeof what) != NULL) {
         (void)snprintf(note, sizeof note, "Not drawn: %s", hidden(&c, what, sizeof what));
         plot.page.note = note;
@@ -247,8 +219,8 @@ static sonde_err draw_heat(sonde_trial *trial, uint32_t id, const cli_range *ran
     err = sonde_plot_heatmap(path, &plot, diag);
 
 done:
-    free(c.histograms);
-    sonde_trial_free(c.steps);
+    free(c.counts);
+    sonde_release(c.steps);
     return err;
 }
 
@@ -266,8 +238,7 @@ typedef struct points {
     uint32_t id;
     size_t stat; /* which of those asked for */
     sonde_mode mode;
-    double *x, *y;
-    size_t count, capacity;
+    cli_curve curve;
     char name[192];
 } points;
 
@@ -329,7 +300,7 @@ static sonde_err add_selected(plotting *p, const char *text, sonde_diag *diag)
             all[p->id_count++] = ids[i];
         }
     }
-    sonde_selector_free_ids(ids);
+    sonde_release(ids);
     return all != NULL ? SONDE_OK : cli_fail_memory(diag);
 }
 
@@ -338,25 +309,6 @@ static bool is_whole(const plotting *p, uint32_t id)
 {
     return p->asked->stats == NULL &&
            cli_is_number(sonde_catalogue_info(sonde_trial_catalogue(p->trial), id));
-}
-
-static bool grow(points *one)
-{
-    const size_t capacity = one->capacity > 0 ? 2 * one->capacity : 256;
-    double *x = realloc(one->x, capacity * sizeof *x);
-    double *y = NULL;
-
-    if (x == NULL) {
-        return false;
-    }
-    one->x = x;
-    y = realloc(one->y, capacity * sizeof *y);
-    if (y == NULL) {
-        return false;
-    }
-    one->y = y;
-    one->capacity = capacity;
-    return true;
 }
 
 /* The series of a row's statistic. NULL: there are too many. */
@@ -392,31 +344,18 @@ static sonde_err add_point(void *user, const sonde_export_row *row, sonde_diag *
             return sonde_diag_set(diag, SONDE_EINVAL, "plot",
                                   "fewer tensors or statistics", "more than 32 curves");
         }
-        if (one->count == one->capacity && !grow(one)) {
-            return cli_fail_memory(diag);
-        }
-        one->x[one->count] = (double)(global ? row->step : row->mode_step);
-        one->y[one->count++] = row->values[i].number;
+        SONDE__TRY(cli_curve_add(&one->curve,
+                                 (double)(global ? row->step : row->mode_step),
+                                 row->values[i].number, diag));
     }
     return cli_interrupted() ? SONDE_EINTERRUPTED : SONDE_OK;
 }
 
 static sonde_err read_points(plotting *p, sonde_diag *diag)
 {
-    sonde_export_options options = sonde_export_options_default();
-    sonde_err err = SONDE_OK;
-
-    options.ids = p->ids;
-    options.id_count = p->id_count;
-    options.mode = p->range.mode;
-    options.begin = p->range.begin;
-    options.end = p->range.end;
-    options.worker = p->range.worker;
-    options.stats = p->stats.item;
-    options.stat_count = p->stats.count;
-    options.report_line = cli_left_out;
-    options.user = &p->left_out;
-    err = sonde_trial_rows(p->trial, &options, true, add_point, p, diag);
+    const sonde_export_options options =
+        cli_rows(p->ids, p->id_count, &p->range, &p->stats, &p->left_out);
+    const sonde_err err = sonde_trial_rows(p->trial, &options, true, add_point, p, diag);
     if (err == SONDE_EINTERRUPTED) {
         diag->err = err;
     }
@@ -462,11 +401,8 @@ static sonde_err draw_curves(plotting *p, sonde_diag *diag)
     name_series(p);
     for (size_t i = 0; i < p->series_count; i++) {
         points *one = &p->series[i];
-        const int64_t shape = (int64_t)one->count;
 
-        series[i] = (sonde_plot_series){.name = one->name,
-                                        .y = sonde_view_of(SONDE_F64, 1, &shape, one->y),
-                                        .x = sonde_view_of(SONDE_F64, 1, &shape, one->x)};
+        series[i] = cli_curve_series(one->name, &one->curve);
     }
     return sonde_plot_curves(p->asked->out, &plot, diag);
 }
@@ -483,8 +419,7 @@ static sonde_err plot_curves(plotting *p, int argc, char **argv, sonde_diag *dia
 
 done:
     for (size_t i = 0; i < p->series_count; i++) {
-        free(p->series[i].x);
-        free(p->series[i].y);
+        cli_curve_free(&p->series[i].curve);
     }
     free(p->ids);
     return err;

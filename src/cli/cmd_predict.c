@@ -6,14 +6,15 @@
  * model takes it. The named data sets have dark backgrounds: for their models, images
  * with a light one are inverted.
  */
-#include "cli/cli_job.h"
 #include "base/fail.h"
+#include "cli/cli_job.h"
 #include "cli/run_reading.h"
-#include "cli/predict_text.h"
 
+#include <sonde/nn/evaluator.h>
 #include <sonde/nn/metrics.h>
 #include <sonde/nn/option.h>
 #include <sonde/nn/session.h>
+#include <sonde/nn/tokenizer.h>
 #include <sonde/plot.h>
 
 #include <math.h>
@@ -353,19 +354,146 @@ static int predict_all(prediction *run, int count, char **paths)
     return cli_interrupted() ? CLI_INTERRUPTED : code;
 }
 
-static int continue_text(const prediction *run)
+/* --- text ------------------------------------------------------------------------- */
+
+/* Prints a token of the continuation; of JSON it is kept for the end. */
+typedef struct continuation {
+    const sonde_nn_tokenizer *tokenizer; /* NULL: a token is a byte */
+    bool kept;
+    char *text; /* that is kept; ends with a NUL */
+    size_t size, capacity;
+    bool failed; /* out of memory */
+} continuation;
+
+static void keep(continuation *made, const char *bytes, size_t size)
+{
+    const size_t needed = made->size + size + 1;
+
+    if (needed > made->capacity) {
+        char *larger = realloc(made->text, 2 * needed);
+
+        made->failed = larger == NULL;
+        if (made->failed) {
+            return;
+        }
+        made->text = larger;
+        made->capacity = 2 * needed;
+    }
+    memcpy(made->text + made->size, bytes, size);
+    made->size += size;
+    made->text[made->size] = '\0';
+}
+
+static void print_bytes(const char *bytes, size_t size)
+{
+    for (size_t i = 0; i < size; i++) {
+        const char byte = bytes[i];
+
+        (void)fputc(byte >= ' ' || byte == '\n' || byte == '\t' || (byte & 0x80) != 0
+                        ? byte
+                        : '?',
+                    stdout);
+    }
+    (void)fflush(stdout);
+}
+
+static bool take(void *user, int64_t token)
+{
+    continuation *made = user;
+    const char byte = (char)(unsigned char)token;
+    size_t size = 1;
+    const char *bytes = made->tokenizer != NULL
+                            ? sonde_nn_tokenizer_token(made->tokenizer, token, &size)
+                            : &byte;
+
+    if (bytes == NULL) { /* one that was never learnt */
+        bytes = "?";
+        size = 1;
+    }
+    if (made->kept) {
+        keep(made, bytes, size);
+    } else {
+        print_bytes(bytes, size);
+    }
+    return !made->failed && !cli_interrupted();
+}
+
+/* The text may hold zero bytes, which a string of C cannot. */
+static void quote(sonde_text *out, const continuation *made)
+{
+    sonde_text_add(out, "\"");
+    for (size_t i = 0; i < made->size; i += strlen(made->text + i) + 1) {
+        sonde_json_escape(out, made->text + i);
+        if (i + strlen(made->text + i) < made->size) {
+            sonde_text_add(out, "\\u0000");
+        }
+    }
+    sonde_text_add(out, "\"");
+}
+
+static void print_text_json(const char *prompt, const continuation *made)
+{
+    sonde_text text = {0};
+
+    quote(&text, made);
+    CLI_LINE(cli_text("prompt", prompt),
+             cli_raw("text", text.failed ? "null" : text.data));
+    sonde_text_fini(&text);
+}
+/* Prints the prompt and what follows, token by token; in JSON one object at the end. */
+static sonde_err generate(const prediction *run, sonde_diag *diag)
 {
     const predict_values *asked = run->asked;
-    cli_text_request request = {
-        .prompt = asked->prompt,
+    const char *prompt = asked->prompt;
+    const size_t length = strlen(prompt);
+    continuation made = {.kept = asked->json};
+    size_t count = length;
+    const sonde_nn_generate_options options = {
+        .size = sizeof options,
         .count = asked->length != CLI_NOT_GIVEN ? asked->length : 200,
         .temperature = isnan(asked->temperature) ? 0.8F : (float)asked->temperature,
         .seed = asked->seed != CLI_NOT_GIVEN ? (uint64_t)asked->seed : 0,
-        .json = asked->json};
+        .take = take,
+        .user = &made};
+    int64_t *tokens = calloc(length + 1, sizeof *tokens);
+    sonde_err err = SONDE_OK;
+
+    if (tokens == NULL) {
+        err = diag->err = SONDE_ENOMEM;
+        goto done;
+    }
+    for (size_t i = 0; i < length; i++) {
+        tokens[i] = (unsigned char)prompt[i];
+    }
+    SONDE__TRY_DONE(sonde_nn_job_tokenizer(run->job, &made.tokenizer, diag));
+    if (made.tokenizer != NULL) {
+        SONDE__TRY_DONE(sonde_nn_tokenizer_encode(made.tokenizer, prompt, length, tokens,
+                                                  &count, diag));
+    }
+    if (!asked->json) {
+        (void)fputs(prompt, stdout);
+    }
+    err = sonde_nn_generate(run->model, tokens, (int64_t)count, &options, diag);
+    if (err == SONDE_OK && made.failed) {
+        err = diag->err = SONDE_ENOMEM;
+    }
+    if (!asked->json) {
+        (void)fputc('\n', stdout);
+    } else if (err == SONDE_OK) {
+        print_text_json(prompt, &made);
+    }
+
+done:
+    free(tokens);
+    free(made.text);
+    return err;
+}
+
+static int continue_text(const prediction *run)
+{
     sonde_diag diag = {0};
 
-    if (sonde_nn_job_tokenizer(run->job, &request.tokenizer, &diag) != SONDE_OK ||
-        cli_predict_text(run->model, &request, &diag) != SONDE_OK) {
+    if (generate(run, &diag) != SONDE_OK) {
         return cli_fail(&diag);
     }
     return cli_interrupted() ? CLI_INTERRUPTED : CLI_OK;

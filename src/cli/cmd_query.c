@@ -206,7 +206,7 @@ static sonde_err prepare(query *q, sonde_trial *trial, const uint32_t *ids, size
         for (size_t k = 0; k < steps_count && !any; k++) {
             any = steps[k] >= range->begin && (range->end == 0 || steps[k] < range->end);
         }
-        sonde_trial_free(steps);
+        sonde_release(steps);
     }
     return any ? SONDE_OK : cli_fail_nothing(trial, ids[0], range, how, diag);
 }
@@ -214,8 +214,6 @@ static sonde_err prepare(query *q, sonde_trial *trial, const uint32_t *ids, size
 static sonde_err answer(const query_values *asked, const char *run, const char *selector,
                         query *q, sonde_diag *diag)
 {
-    sonde_export_options options = sonde_export_options_default();
-    const uint32_t none = 0; /* NULL would mean all */
     sonde_trial *trial = NULL;
     uint32_t *ids = NULL;
     size_t count = 0;
@@ -229,20 +227,13 @@ static sonde_err answer(const query_values *asked, const char *run, const char *
     SONDE__TRY_DONE(sonde_trial_open(run, NULL, &trial, diag));
     SONDE__TRY_DONE(cli_select(trial, selector, &ids, &count, diag));
     SONDE__TRY_DONE(prepare(q, trial, ids, count, &range, diag));
-    options.ids = ids != NULL ? ids : &none;
-    options.id_count = count;
-    options.mode = range.mode;
-    options.begin = range.begin;
-    options.end = range.end;
-    options.worker = range.worker;
-    options.stats = q->stats.item;
-    options.stat_count = q->stats.count;
-    options.report_line = cli_left_out;
-    options.user = &q->left_out;
+    const sonde_export_options options =
+        cli_rows(ids, count, &range, &q->stats, &q->left_out);
+
     err = print_rows(q, trial, &options, diag);
 
 done:
-    sonde_selector_free_ids(ids);
+    sonde_release(ids);
     sonde_trial_close(trial);
     return err;
 }

@@ -1,5 +1,6 @@
 /*
- * cmd_rules.c - `sonde rules`: judges runs that are recorded or being recorded.
+ * cmd_rules.c - `sonde rules`: judges runs that are recorded or being recorded; `sonde
+ * rules list` and `sonde rules show`: what each rule, built in or of a file, looks for.
  */
 #include "cli/cli_findings.h"
 #include "base/fail.h"
@@ -15,61 +16,46 @@
 
 /* --- findings from earlier judging -------------------------------------------------- */
 
-typedef struct ids {
-    uint64_t *items;
-    size_t count, capacity;
-} ids;
-
-static bool has(const ids *list, uint64_t id)
+/* Whether a finding has the id. */
+static bool has(const sonde_finding *findings, size_t count, uint64_t id)
 {
-    for (size_t i = 0; i < list->count; i++) {
-        if (list->items[i] == id) {
+    for (size_t i = 0; i < count; i++) {
+        if (findings[i].id == id) {
             return true;
         }
     }
     return false;
 }
 
-/* Each once. */
-static bool add(ids *list, uint64_t id)
-{
-    if (has(list, id)) {
-        return true;
-    }
-    if (list->count == list->capacity) {
-        const size_t capacity = list->capacity > 0 ? 2 * list->capacity : 64;
-        uint64_t *grown = realloc(list->items, capacity * sizeof *grown);
-
-        if (grown == NULL) {
-            return false;
-        }
-        list->items = grown;
-        list->capacity = capacity;
-    }
-    list->items[list->count++] = id;
-    return true;
-}
-
-/* The ids at the beginnings of the lines of a file, if there is one. */
-static bool read_file(const char *path, ids *list)
+/* How many ids at the beginnings of the lines of a file, if there is one, belong to none of
+ * the findings; an id that several lines have counts once. */
+static size_t count_others(const char *path, const sonde_finding *found, size_t count)
 {
     FILE *file = fopen(path, "r");
+    sonde_finding *others = NULL; /* their ids */
     char *line = NULL;
-    size_t size = 0;
+    size_t size = 0, more = 0;
     uint64_t id = 0;
-    bool good = true;
 
-    if (file == NULL) {
-        return true;
-    }
-    while (good && getline(&line, &size, file) > 0) {
-        if (sscanf(line, "{\"id\":\"%16" SCNx64 "\"", &id) == 1) {
-            good = add(list, id);
+    while (file != NULL && getline(&line, &size, file) > 0) {
+        if (sscanf(line, "{\"id\":\"%16" SCNx64 "\"", &id) != 1 ||
+            has(found, count, id) || has(others, more, id)) {
+            continue;
         }
+        sonde_finding *grown = realloc(others, (more + 1) * sizeof *grown);
+
+        if (grown == NULL) {
+            break;
+        }
+        others = grown;
+        others[more++] = (sonde_finding){.id = id};
+    }
+    if (file != NULL) {
+        (void)fclose(file);
     }
     free(line);
-    (void)fclose(file);
-    return good;
+    free(others);
+    return more;
 }
 
 /* How many findings of these rules are in RUN/findings that the rules have not found. */
@@ -77,26 +63,16 @@ static size_t count_kept(const char *run, sonde_rules *rules)
 {
     size_t count = 0, more = 0;
     const sonde_finding *found = sonde_rules_findings(rules, &count);
-    ids now = {0}, kept = {0};
-    bool good = true;
 
-    for (size_t i = 0; i < count && good; i++) {
-        good = add(&now, found[i].id);
-    }
-    for (size_t i = 0; i < sonde_rules_count(rules) && good; i++) {
+    for (size_t i = 0; i < sonde_rules_count(rules); i++) {
         sonde_rule_account account;
         char path[4096];
 
         sonde_rules_account(rules, i, &account);
         (void)snprintf(path, sizeof path, "%s/findings/%s.jsonl", run,
                        account.rule->name);
-        good = read_file(path, &kept);
+        more += count_others(path, found, count);
     }
-    for (size_t i = 0; i < kept.count && good; i++) {
-        more += !has(&now, kept.items[i]);
-    }
-    free(now.items);
-    free(kept.items);
     return more;
 }
 
@@ -251,49 +227,27 @@ static void print_verdict(const judged_run *run, size_t findings, size_t followi
 
 /* --- rules ------------------------------------------------------------------------ */
 
-static bool append(char *text, size_t size, const char *part)
-{
-    const size_t used = strlen(text);
-
-    return (size_t)snprintf(text + used, size - used, "%s", part) < size - used;
-}
-
-/* A value, with a backslash before each comma in it. */
-static bool append_value(char *text, size_t size, const char *value)
-{
-    bool fits = true;
-
-    for (; *value != '\0' && fits; value++) {
-        const char part[] = {*value, '\0'};
-
-        fits = append(text, size, *value == ',' ? "\\," : part);
-    }
-    return fits;
-}
-
 /* A rule as it was named, with the parameters of --param and --other. */
 static sonde_err add_rule(const judged_run *run, const char *name, sonde_diag *diag)
 {
     const rules_values *asked = run->asked;
-    char text[4096] = "";
-    bool fits = append(text, sizeof text, name);
-    bool colon = strchr(name, ':') != NULL;
+    const char *between = strchr(name, ':') != NULL ? "," : ":";
+    sonde_text text = {0};
+    sonde_err err = SONDE_OK;
 
+    sonde_text_add(&text, name);
     for (size_t i = 0; i < asked->params.count; i++) {
-        fits = fits && append(text, sizeof text, colon ? "," : ":") &&
-               append(text, sizeof text, asked->params.text[i]);
-        colon = true;
+        sonde_text_format(&text, "%s%s", between, asked->params.text[i]);
+        between = ",";
     }
     if (strncasecmp(name, "SimilarAcrossRuns", 17) == 0 && asked->others.count > 0) {
-        fits = fits &&
-               append(text, sizeof text, colon ? ",other_trial=" : ":other_trial=") &&
-               append_value(text, sizeof text, asked->others.text[0]);
+        sonde_text_format(&text, "%sother_trial=", between);
+        cli_add_value(&text, asked->others.text[0]);
     }
-    if (!fits) {
-        return sonde_diag_set(diag, SONDE_EINVAL, NULL, NULL,
-                              "the rule and its parameters are too long");
-    }
-    return sonde_rules_add(run->rules, text, diag);
+    err = text.failed ? cli_fail_memory(diag)
+                      : sonde_rules_add(run->rules, text.data, diag);
+    sonde_text_fini(&text);
+    return err;
 }
 
 /* Files of rules become known by the names of their rules. */
@@ -528,22 +482,6 @@ static bool print_lacking(const judged_run *run)
     return lacking;
 }
 
-/* Warns if the writer died; true if it did. */
-static bool warn_crashed(const judged_run *run)
-{
-    sonde_run_info info;
-    char text[128];
-
-    sonde_trial_describe(run->trial, &info);
-    if (info.status != SONDE_RUN_CRASHED) {
-        return false;
-    }
-    cli_warn("%s: %s", run->path,
-             info.foreign ? cli_no_end_text(info.last_time, text, sizeof text)
-                          : "the writer disappeared without ending the run");
-    return true;
-}
-
 static int judge_run(const rules_values *asked, const char *path, size_t *findings,
                      bool *lacking)
 {
@@ -557,13 +495,14 @@ static int judge_run(const rules_values *asked, const char *path, size_t *findin
         print_findings(&run, findings);
         *lacking = print_lacking(&run) || *lacking;
         if (asked->report != NULL &&
-            sonde_report_write(asked->report, run.trial, run.rules, NULL, &writing) !=
+            sonde_report_write(asked->report, run.trial, run.rules, &writing) !=
                 SONDE_OK) {
             err = writing.err;
             diag = writing;
         }
     }
-    const bool crashed = err == SONDE_OK && asked->follow && warn_crashed(&run);
+    const bool crashed =
+        err == SONDE_OK && asked->follow && cli_warn_crashed(run.trial, path);
     cli_actions_close(run.actions);
     sonde_rules_destroy(run.rules);
     sonde_trial_close(run.trial);
@@ -642,4 +581,202 @@ const cli_command cli_rules = {
     .most = -1,
     .values_size = sizeof(rules_values),
     .run = run_rules,
+};
+
+/* --- rules list, rules show --------------------------------------------------------- */
+
+typedef struct list_values {
+    cli_list plugins;
+} list_values;
+
+static void print_rule(const sonde_rule *rule)
+{
+    (void)printf("%-26s %s%s\n", rule->name, rule->summary,
+                 rule->by_name_only ? " (opt-in: --rules NAME)" : "");
+}
+
+/* "each of the first 50 steps, every 10th step, 2 in a row at every 100th". */
+static void print_when(const sonde_schedule *when)
+{
+    if (when->every == 1) {
+        (void)printf("every step");
+        return;
+    }
+    if (when->first > 0) {
+        (void)printf("each of the first %lld steps, ", (long long)when->first);
+    }
+    (void)printf("every %lldth step", (long long)when->every);
+    if (when->row > 1) {
+        (void)printf(", %lld in a row at every %lldth", (long long)when->row,
+                     (long long)when->row_every);
+    }
+}
+
+/* Forms of evidence, those first that most rules need. */
+static const int form_order[SONDE_FORM_COUNT] = {SONDE_FORM_VITALS, SONDE_FORM_NORMS,
+                                                 SONDE_FORM_RAW, SONDE_FORM_SKETCH,
+                                                 SONDE_FORM_HASH};
+
+/* When the default rules look at tensors of each role in training. */
+static void print_looks(void)
+{
+    for (int role = 0; role < SONDE_ROLE_COUNT; role++) {
+        const sonde_rules_looks looks =
+            sonde_rules_looks_of_role(NULL, (sonde_role)role, SONDE_MODE_TRAIN);
+        for (size_t i = 0; i < CLI_COUNT_OF(form_order); i++) {
+            const sonde_schedule *when = &looks.when[form_order[i]];
+
+            if (when->every > 0) {
+                (void)printf("%-20s %-12s ", sonde_role_name((sonde_role)role),
+                             sonde_form_get(form_order[i])->name);
+                print_when(when);
+                (void)printf("\n");
+            }
+        }
+    }
+}
+
+static int run_rules_list(const void *values, int argc, char **argv)
+{
+    const list_values *asked = values;
+    const sonde_rule *rule = NULL;
+
+    if (argc > 0 && strcmp(argv[0], "schedule") != 0) {
+        return cli_fail_text("rules list: '%s' (expected schedule)", argv[0]);
+    }
+    if (argc > 0) {
+        print_looks();
+        return CLI_OK;
+    }
+    for (size_t i = 0; (rule = sonde_rule_at_index(i)) != NULL; i++) {
+        print_rule(rule);
+    }
+    for (size_t i = 0; i < asked->plugins.count; i++) {
+        sonde_rule_file *file = NULL;
+        sonde_diag diag = {0};
+
+        if (sonde_rule_file_open(asked->plugins.text[i], NULL, &file, &diag) !=
+            SONDE_OK) {
+            return cli_fail(&diag);
+        }
+        for (size_t j = 0; (rule = sonde_rule_file_at(file, j)) != NULL; j++) {
+            print_rule(rule);
+        }
+        sonde_rule_file_close(file);
+    }
+    return CLI_OK;
+}
+
+static void print_how(unsigned how)
+{
+    const char *between = "";
+
+    for (size_t i = 0; i < CLI_COUNT_OF(form_order); i++) {
+        if ((how >> form_order[i] & 1U) != 0) {
+            (void)printf("%s%s", between, sonde_form_get(form_order[i])->name);
+            between = " or ";
+        }
+    }
+}
+
+static void explain_rule(const sonde_rule *rule)
+{
+    static const sonde_schedule usual = SONDE_RULE_LOOKS;
+
+    (void)printf("%s - %s%s\n\n", rule->name, rule->summary,
+                 rule->by_name_only ? " (opt-in: use --rules NAME)" : "");
+    (void)printf("Fires when:  %s\nWhat to do:  %s\n\n", rule->condition, rule->advice);
+    for (size_t i = 0; i < rule->need_count; i++) {
+        (void)printf("%s    %s (", rule->needs[i].optional ? "may use " : "needs   ",
+                     rule->needs[i].what);
+        print_how(rule->needs[i].how);
+        (void)printf("; ");
+        print_when(rule->needs[i].when.every > 0 ? &rule->needs[i].when : &usual);
+        (void)printf(")\n");
+    }
+    for (size_t i = 0; i < rule->param_count; i++) {
+        const sonde_rule_param *param = &rule->params[i];
+
+        (void)printf("%s%s%s%s: %s\n", param->name, param->initial != NULL ? "=" : "",
+                     param->initial != NULL ? param->initial : "",
+                     param->required ? " (required)" : "", param->help);
+    }
+}
+
+/* Shows the rule of that name in a file; sets *shown if there is one. */
+static sonde_err show_loaded(const char *path, const char *name, bool *shown,
+                             sonde_diag *diag)
+{
+    sonde_rule_file *file = NULL;
+    const sonde_rule *rule = NULL;
+    SONDE__TRY(sonde_rule_file_open(path, NULL, &file, diag));
+    for (size_t i = 0; (rule = sonde_rule_file_at(file, i)) != NULL && !*shown; i++) {
+        if (strcasecmp(rule->name, name) == 0) {
+            explain_rule(rule);
+            *shown = true;
+        }
+    }
+    sonde_rule_file_close(file);
+    return SONDE_OK;
+}
+
+static int run_rules_show(const void *values, int argc, char **argv)
+{
+    const list_values *asked = values;
+    const sonde_rule *rule = NULL;
+    sonde_diag diag = {0};
+    bool shown = false;
+
+    (void)argc;
+    for (size_t i = 0; i < asked->plugins.count && !shown; i++) {
+        if (show_loaded(asked->plugins.text[i], argv[0], &shown, &diag) != SONDE_OK) {
+            return cli_fail(&diag);
+        }
+    }
+    if (shown) {
+        return CLI_OK;
+    }
+    if (sonde_rule_by_name(argv[0], &rule, &diag) != SONDE_OK) {
+        return cli_fail(&diag);
+    }
+    explain_rule(rule);
+    return CLI_OK;
+}
+
+#define LISTED(field) offsetof(list_values, field)
+
+static const cli_option list_options[] = {
+    {"plugin", 0, CLI_LIST, "FILE", "add the rules of this .so or .lua file",
+     LISTED(plugins)},
+};
+
+const cli_command cli_rules_list = {
+    .name = "rules list",
+    .arguments = "[schedule]",
+    .summary = "list the rules",
+    .details =
+        "Prints one line for each rule: its name and the fault that it finds. With\n"
+        "the argument schedule: the steps at which the default rules need each form of\n"
+        "evidence, by role.",
+    .options = list_options,
+    .option_count = CLI_COUNT_OF(list_options),
+    .most = 1,
+    .values_size = sizeof(list_values),
+    .run = run_rules_list,
+};
+
+const cli_command cli_rules_show = {
+    .name = "rules show",
+    .arguments = "NAME",
+    .summary = "explain a rule and its parameters",
+    .details =
+        "Prints when the rule fires, what to do about it, what data it needs, and its\n"
+        "parameters with their defaults.",
+    .examples = "  sonde rules show VanishingGradient",
+    .options = list_options,
+    .option_count = CLI_COUNT_OF(list_options),
+    .least = 1,
+    .most = 1,
+    .values_size = sizeof(list_values),
+    .run = run_rules_show,
 };

@@ -55,7 +55,7 @@ static sonde_err select_tensors(tail *t, bool live, sonde_diag *diag)
     if (err != SONDE_OK) {
         return err;
     }
-    sonde_selector_free_ids(t->ids);
+    sonde_release(t->ids);
     t->ids = ids;
     t->id_count = id_count;
     t->known = count;
@@ -306,19 +306,14 @@ static int run_tail(const void *values, int argc, char **argv)
         code = cli_fail(&diag);
     } else if (cli_interrupted()) {
         code = CLI_INTERRUPTED;
-    } else if (t.asked->follow && info.status == SONDE_RUN_CRASHED) {
-        char text[128];
-
-        cli_warn("%s: %s", argv[0],
-                 info.foreign ? cli_no_end_text(info.last_time, text, sizeof text)
-                              : "the writer disappeared without ending the run");
+    } else if (t.asked->follow && cli_warn_crashed(t.trial, argv[0])) {
         code = CLI_VERDICT;
     } else {
         code = cli_left_out_end(t.left_out);
     }
 
 done:
-    sonde_selector_free_ids(t.ids);
+    sonde_release(t.ids);
     sonde_trial_close(t.trial);
     return code;
 }

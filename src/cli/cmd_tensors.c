@@ -170,7 +170,7 @@ static sonde_err list(const tensors_values *asked, const compiled *work, sonde_d
     }
 
 done:
-    sonde_selector_free_ids(ids);
+    sonde_release(ids);
     sonde_selector_destroy(selector);
     return err;
 }

@@ -5,7 +5,6 @@
 #include "cli/cli_findings.h"
 #include "base/fail.h"
 #include "cli/cli_job.h"
-#include "cli/cli_pictures.h"
 #include "cli/run_reading.h"
 
 #include <sonde/nn/option.h>
@@ -370,7 +369,7 @@ static sonde_err add_prints(training *run, sonde_diag *diag)
 {
     const cli_list *asked = &run->asked->print;
     const size_t taps = sonde_nn_job_tap_count(run->job);
-    const sonde_schedule always = sonde_schedule_always();
+    const sonde_schedule always = sonde_schedule_every(1);
     sonde_nn_session *session = sonde_nn_trainer_session(run->trainer);
 
     if (taps + asked->count == 0) {

@@ -45,16 +45,4 @@ sonde_err cli_demo_check_hook(const char *type, sonde_diag *diag);
 sonde_err cli_demo_train(const cli_demo_file *file, const cli_demo_options *options,
                          sonde_diag *diag);
 
-/* A split of a demo's data; set reads from pixels and labels. */
-typedef struct cli_demo_set {
-    sonde_nn_dataset *set;
-    float *pixels; /* (count, 1, 28, 28), 0 ... 1 */
-    int64_t *labels;
-} cli_demo_set;
-sonde_err cli_demo_data(const sonde_nn_demo *demo, const char *folder,
-                        sonde_nn_split split, uint64_t seed, cli_demo_set *out,
-                        sonde_diag *diag);
-/* {0} is fine. */
-void cli_demo_data_free(cli_demo_set *set);
-
 #endif

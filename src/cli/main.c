@@ -1,5 +1,6 @@
 /*
- * main.c - the way into the commands.
+ * main.c - the table of commands, a command line against the options of one (by
+ * getopt_long), and the way into the commands.
  */
 #include "cli/cli.h"
 
@@ -7,10 +8,296 @@
 #include <sonde/stats.h>
 
 #include <errno.h>
+#include <getopt.h>
+#include <math.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* --- the table -------------------------------------------------------------------- */
+
+extern const cli_command cli_train, cli_eval, cli_predict, cli_tensors, cli_compile,
+    cli_ls, cli_show, cli_tail, cli_query, cli_export, cli_verify, cli_plot, cli_rules,
+    cli_rules_list, cli_rules_show, cli_stop, cli_checkpoint, cli_send, cli_demo,
+    cli_demo_list, cli_data_fetch, cli_data_synth, cli_data_info, cli_manual;
+
+const cli_command *const cli_commands[] = {
+    &cli_train,      &cli_eval,       &cli_predict,    &cli_tensors,    &cli_compile,
+    &cli_ls,         &cli_show,       &cli_tail,       &cli_query,      &cli_export,
+    &cli_verify,     &cli_plot,       &cli_rules_list, &cli_rules_show, &cli_rules,
+    &cli_stop,       &cli_checkpoint, &cli_send,       &cli_demo_list,  &cli_demo,
+    &cli_data_fetch, &cli_data_synth, &cli_data_info,  &cli_manual,     NULL,
+};
+
+const cli_command *cli_find(int argc, char **argv, int *words)
+{
+    for (size_t i = 0; cli_commands[i] != NULL && argc > 0; i++) {
+        const char *name = cli_commands[i]->name;
+        const char *space = strchr(name, ' ');
+        const size_t first = space != NULL ? (size_t)(space - name) : strlen(name);
+
+        if (strlen(argv[0]) != first || strncmp(argv[0], name, first) != 0) {
+            continue;
+        }
+        if (space == NULL || (argc > 1 && strcmp(argv[1], space + 1) == 0)) {
+            *words = space == NULL ? 1 : 2;
+            return cli_commands[i];
+        }
+    }
+    return NULL;
+}
+
+/* --- options ---------------------------------------------------------------------- */
+
+enum { MOST_OPTIONS = 128, FIRST_CODE = 256 };
+
+size_t cli_option_count(const cli_command *command)
+{
+    size_t count = 0;
+
+    while (count < command->option_count && command->options[count].name != NULL) {
+        count++;
+    }
+    return count;
+}
+
+/* The long option that was probably meant; NULL if none is similar. */
+static const char *nearest_option(const cli_command *command, const char *text)
+{
+    const char *names[MOST_OPTIONS];
+
+    for (size_t i = 0; i < cli_option_count(command); i++) {
+        names[i] = command->options[i].name;
+    }
+    return sonde_diag_nearest(text + strspn(text, "-"), names, cli_option_count(command));
+}
+
+/* A whole number of the range that its kind has. */
+static int store_number(const cli_option *option, char *field, const char *text)
+{
+    const int64_t least = option->kind == CLI_SIZE ? 1 : 0;
+    const int64_t most = option->kind == CLI_SEED ? INT64_MAX : INT32_MAX;
+    char *end = NULL;
+    const long long number = strtoll(text, &end, 10);
+    const int64_t value = number;
+
+    if (end == text || *end != '\0' || errno != 0 || value < least || value > most) {
+        return cli_fail_text("--%s: '%s' (expected a whole number from %lld to %lld)",
+                             option->name, text, (long long)least, (long long)most);
+    }
+    memcpy(field, &value, sizeof value);
+    return CLI_OK;
+}
+
+/* What a text has to name, and so cannot be empty: an unset variable of the shell is no
+ * wish for the default. NULL: any text will do. */
+static const char *named_by(const cli_option *option)
+{
+    static const char *const names[][2] = {{"FOLDER", "a folder"},
+                                           {"FILE", "a file"},
+                                           {"PATH", "a folder or a file"},
+                                           {"RUN", "a run"}};
+
+    for (size_t i = 0; i < CLI_COUNT_OF(names); i++) {
+        if (strcmp(option->argument, names[i][0]) == 0) {
+            return names[i][1];
+        }
+    }
+    return NULL;
+}
+
+static int store(const cli_option *option, void *values, const char *text)
+{
+    char *field = (char *)values + option->offset;
+    char *end = NULL;
+
+    errno = 0;
+    switch (option->kind) {
+    case CLI_FLAG:
+        *(bool *)(void *)field = true;
+        break;
+    case CLI_TEXT:
+        if (text[0] == '\0' && named_by(option) != NULL) {
+            return cli_fail_text("--%s: is empty (expected %s)", option->name,
+                                 named_by(option));
+        }
+        memcpy(field, &text, sizeof text);
+        break;
+    case CLI_MAYBE:
+        memcpy(field, &text, sizeof text);
+        break;
+    case CLI_FORMAT:
+        if (strcmp(text, "text") != 0 && strcmp(text, "json") != 0) {
+            return cli_fail_text("--%s: '%s' (expected text or json)", option->name,
+                                 text);
+        }
+        *(bool *)(void *)field = text[0] == 'j';
+        break;
+    case CLI_COUNT:
+    case CLI_SIZE:
+    case CLI_SEED:
+        return store_number(option, field, text);
+    case CLI_REAL: {
+        const double value = strtod(text, &end);
+
+        if (end == text || *end != '\0' || !isfinite(value)) {
+            return cli_fail_text("--%s: '%s' (expected a finite number)", option->name,
+                                 text);
+        }
+        memcpy(field, &value, sizeof value);
+        break;
+    }
+    case CLI_LIST: {
+        cli_list *list = (cli_list *)(void *)field;
+
+        if (list->count == CLI_LIST_MOST) {
+            return cli_fail_text("--%s: given more than %d times", option->name,
+                                 CLI_LIST_MOST);
+        }
+        list->text[list->count++] = text;
+        break;
+    }
+    }
+    return CLI_OK;
+}
+
+static void set_defaults(const cli_command *command, void *values)
+{
+    const int64_t not_given = CLI_NOT_GIVEN;
+    const double nothing = NAN;
+
+    memset(values, 0, command->values_size);
+    for (size_t i = 0; i < cli_option_count(command); i++) {
+        char *field = (char *)values + command->options[i].offset;
+
+        const cli_kind kind = command->options[i].kind;
+
+        if (kind == CLI_COUNT || kind == CLI_SIZE || kind == CLI_SEED) {
+            memcpy(field, &not_given, sizeof not_given);
+        } else if (kind == CLI_REAL) {
+            memcpy(field, &nothing, sizeof nothing);
+        }
+    }
+}
+
+/* The table in getopt's two forms. */
+static void make_tables(const cli_command *command, struct option *longs, char *shorts)
+{
+    char *end = shorts;
+
+    *end++ = ':'; /* tell a missing value from an unknown option */
+    for (size_t i = 0; i < cli_option_count(command); i++) {
+        const cli_option *option = &command->options[i];
+        const int takes = option->kind == CLI_FLAG    ? no_argument
+                          : option->kind == CLI_MAYBE ? optional_argument
+                                                      : required_argument;
+
+        longs[i] = (struct option){option->name, takes, NULL, FIRST_CODE + (int)i};
+        if (option->letter != 0) {
+            *end++ = option->letter;
+            if (takes == required_argument) {
+                *end++ = ':';
+            }
+        }
+    }
+    longs[cli_option_count(command)] =
+        (struct option){"help", no_argument, NULL, FIRST_CODE + MOST_OPTIONS};
+    longs[cli_option_count(command) + 1] = (struct option){0};
+    *end++ = 'h';
+    *end = '\0';
+}
+
+static const cli_option *option_of(const cli_command *command, int code)
+{
+    for (size_t i = 0; i < cli_option_count(command); i++) {
+        if (code == FIRST_CODE + (int)i || code == command->options[i].letter) {
+            return &command->options[i];
+        }
+    }
+    return NULL;
+}
+
+int cli_fail_unknown(const cli_command *command, const char *text)
+{
+    const char *nearest = nearest_option(command, text);
+
+    return cli_fail_text("%s: unknown option '%s'%s%s%s; 'sonde %s --help' lists them",
+                         command->name, text, nearest != NULL ? " (expected --" : "",
+                         nearest != NULL ? nearest : "", nearest != NULL ? ")" : "",
+                         command->name);
+}
+
+static int parse(const cli_command *command, int argc, char **argv, void *values,
+                 bool *help)
+{
+    struct option longs[MOST_OPTIONS + 2];
+    char shorts[2 * MOST_OPTIONS + 4];
+    static char none[] = "";
+    int code = 0;
+
+    make_tables(command, longs, shorts);
+    optind = 0;
+    opterr = 0;
+    while ((code = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
+        const cli_option *option = option_of(command, code);
+
+        if (code == 'h' || code == FIRST_CODE + MOST_OPTIONS) {
+            *help = true;
+            return CLI_OK;
+        }
+        if (code == ':') {
+            return cli_fail_text("%s: option '%s' needs a value", command->name,
+                                 argv[optind - 1]);
+        }
+        if (option == NULL) {
+            return cli_fail_unknown(command, argv[optind - 1]);
+        }
+        if (option->kind == CLI_MAYBE && optarg == NULL) {
+            optarg = optind < argc && argv[optind][0] != '-' ? argv[optind++] : none;
+        }
+        if (store(option, values, optarg) != CLI_OK) {
+            return CLI_ERROR;
+        }
+    }
+    if (argc - optind < command->least) {
+        return cli_fail_text("%s: expected %s", command->name, command->arguments);
+    }
+    if (command->most >= 0 && argc - optind > command->most) {
+        return cli_fail_text("%s: unexpected argument '%s'", command->name,
+                             argv[optind + command->most]);
+    }
+    for (int i = optind; i < argc; i++) {
+        if (argv[i][0] == '\0') {
+            return cli_fail_text("%s: an argument is empty (expected %s)", command->name,
+                                 command->arguments);
+        }
+    }
+    return CLI_OK;
+}
+
+int cli_run(const cli_command *command, int argc, char **argv)
+{
+    void *values = malloc(command->values_size > 0 ? command->values_size : 1);
+    bool help = false;
+    int code = CLI_OK;
+
+    if (values == NULL) {
+        return cli_fail_text("out of memory");
+    }
+    set_defaults(command, values);
+    code = parse(command, argc, argv, values, &help);
+    cli_mute(false);
+    if (code == CLI_OK && help) {
+        cli_print_help(command, stdout);
+    } else if (code == CLI_OK) {
+        code = command->run(values, argc - optind, argv + optind);
+    }
+    free(values);
+    return code;
+}
+
+/* --- words ------------------------------------------------------------------------ */
 
 /* The command whose first word was probably meant; NULL if none is similar. */
 static const char *nearest_command(const char *word)

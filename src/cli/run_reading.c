@@ -189,7 +189,7 @@ static sonde_err keep_members(const sonde_trial *trial, const char *collection,
             ids[kept++] = ids[i];
         }
     }
-    sonde_selector_free_ids(own);
+    sonde_release(own);
     *count = kept;
     return SONDE_OK;
 }
@@ -250,8 +250,27 @@ sonde_err cli_select_some(const sonde_trial *trial, const char *text, uint32_t *
     return SONDE_OK;
 
 error:
-    sonde_selector_free_ids(found);
+    sonde_release(found);
     return err;
+}
+
+sonde_export_options cli_rows(const uint32_t *ids, size_t count, const cli_range *range,
+                              const cli_stats *stats, size_t *left_out)
+{
+    static const uint32_t none = 0; /* NULL would mean all */
+    sonde_export_options options = sonde_export_options_default();
+
+    options.ids = ids != NULL ? ids : &none;
+    options.id_count = count;
+    options.mode = range->mode;
+    options.begin = range->begin;
+    options.end = range->end;
+    options.worker = range->worker;
+    options.stats = stats->item;
+    options.stat_count = stats->count;
+    options.report_line = cli_left_out;
+    options.user = left_out;
+    return options;
 }
 
 bool cli_is_number(const sonde_tensor_info *info)
@@ -334,7 +353,7 @@ sonde_err cli_fail_nothing(sonde_trial *trial, uint32_t id, const cli_range *ran
                              "%s was saved %s; the nearest are %" PRId64 " and %" PRId64,
                              what, where, steps[after - 1], steps[after]);
     }
-    sonde_trial_free(steps);
+    sonde_release(steps);
     return err;
 }
 
@@ -349,7 +368,7 @@ sonde_err cli_last_step(sonde_trial *trial, uint32_t id, const cli_range *range,
     if (count > 0) {
         *step = steps[count - 1];
     }
-    sonde_trial_free(steps);
+    sonde_release(steps);
     return count > 0 ? SONDE_OK : cli_fail_nothing(trial, id, range, how, diag);
 }
 
@@ -510,6 +529,21 @@ const char *cli_no_end_text(int64_t last_time, char *buf, size_t size)
                        cli_duration_text(cli_age(last_time), age, sizeof age));
     }
     return buf;
+}
+
+bool cli_warn_crashed(const sonde_trial *trial, const char *path)
+{
+    sonde_run_info info;
+    char text[128];
+
+    sonde_trial_describe(trial, &info);
+    if (info.status != SONDE_RUN_CRASHED) {
+        return false;
+    }
+    cli_warn("%s: %s", path,
+             info.foreign ? cli_no_end_text(info.last_time, text, sizeof text)
+                          : "the writer disappeared without ending the run");
+    return true;
 }
 
 double cli_age(int64_t time)

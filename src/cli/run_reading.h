@@ -51,7 +51,7 @@ const char *cli_reduced_text(const sonde_reduction *reduction, const sonde_reduc
                              char *buf, size_t size);
 
 /* The tensors of a selector, or of "@NAME" for a recorded collection. *ids is new;
- * free it with sonde_selector_free_ids. */
+ * free it with sonde_release. */
 sonde_err cli_resolve(const sonde_trial *trial, const char *text, uint32_t **ids,
                       size_t *count, sonde_diag *diag);
 /* The same, with a warning if a pattern matches nothing. text NULL: all. */
@@ -66,6 +66,10 @@ sonde_err cli_fail_memory(sonde_diag *diag);
  * many more there were, and returns the exit code. */
 void cli_left_out(void *user, const char *text);
 int cli_left_out_end(size_t count);
+/* Options for the rows of tensors (none: of none) in a range, with values left out counted
+ * in *left_out and warned of. */
+sonde_export_options cli_rows(const uint32_t *ids, size_t count, const cli_range *range,
+                              const cli_stats *stats, size_t *left_out);
 /* Whether a tensor is a single number. */
 bool cli_is_number(const sonde_tensor_info *info);
 /* Fails with SONDE_ENOTFOUND: nothing was saved in the range. The diagnostic names the
@@ -82,6 +86,8 @@ const char *cli_step_text(sonde_trial *trial, sonde_mode mode, int64_t step, cha
 /* The number of entries of sonde_trial_damage. */
 size_t cli_count_damage(const sonde_trial *trial);
 const char *cli_status_name(sonde_run_status status);
+/* Warns that the writer of a run has gone without an end; false: it has not. */
+bool cli_warn_crashed(const sonde_trial *trial, const char *path);
 /* "no end was written", with the age of the last step (last_time 0: not known): for a run
  * whose writer cannot be checked. */
 const char *cli_no_end_text(int64_t last_time, char *buf, size_t size);

@@ -1,5 +1,6 @@
 /*
- * axes.h - a plot area with two axes, a colour bar and a legend: measured, then drawn.
+ * axes.h - colours, ticks and their labels, and a plot area with two axes, a colour bar
+ * and a legend: measured, then drawn.
  *
  *     legend_height, colour_bar_width -> frame_layout -> draw_grid -> data -> draw_axes
  */
@@ -7,9 +8,74 @@
 #define SONDE_PLOT_AXES_H
 
 #include "plot/scene.h"
-#include "plot/ticks.h"
 
+#include <sonde/error.h>
+#include <sonde/export.h>
 #include <sonde/plot.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* === colours ======================================================================= */
+
+/* Colours are 0xRRGGBBAA. The colour of NaN is in no colour map. */
+#define SONDE__NAN_COLOUR 0xe6007effu
+
+/* t in 0 ... 1, clamped; NaN gives the colour of NaN. */
+SONDE_API uint32_t sonde__plot_colour_at(sonde_colours colours, double t);
+/* Black or white, the one with more contrast to colour: a ratio (WCAG 2.1) of at least
+ * 4.5. */
+SONDE_API uint32_t sonde__plot_ink_on(uint32_t colour);
+SONDE_API double sonde__plot_contrast(uint32_t a, uint32_t b);
+
+enum { SONDE__PALETTE = 7 };
+/* Line colours that colour-blind people can distinguish (Okabe and Ito 2008, the light
+ * ones darkened); they repeat after SONDE__PALETTE. */
+SONDE_API uint32_t sonde__plot_line_colour(size_t i);
+/* The same with another opacity, 0 ... 255. */
+SONDE_API uint32_t sonde__plot_faded(uint32_t colour, uint32_t alpha);
+
+/* SONDE_EINVAL: colours is not a value of the enumeration. */
+sonde_err sonde__plot_colours_check(sonde_colours colours, sonde_diag *diag);
+
+/* === ticks ========================================================================= */
+
+enum { SONDE__TICKS_MAX = 32, SONDE__TICKS_FINE_MAX = 96, SONDE__LABEL_SIZE = 32 };
+
+typedef struct sonde__plot_ticks {
+    int count;
+    double value[SONDE__TICKS_MAX];
+    char label[SONDE__TICKS_MAX][SONDE__LABEL_SIZE];
+    int fine_count; /* logarithmic axis: 2 ... 9 times the decades */
+    double fine[SONDE__TICKS_FINE_MAX];
+} sonde__plot_ticks;
+
+/*
+ * At most `wanted` + 1 ticks (2 ... 30) inside low ... high, at multiples of 1, 2 or 5
+ * times a power of ten; the step is at least 1 if whole. low and high lie within
+ * +-1.1e300 and far enough apart for distinct ticks (sonde__plot_range_widen ensures
+ * both).
+ */
+SONDE_API void sonde__plot_ticks_linear(double low, double high, int wanted, bool whole,
+                                        sonde__plot_ticks *ticks);
+/* The same for a logarithmic axis, 0 < low < high: decades, every n-th where there are
+ * many; also 2 and 5 times a decade where there are few; linear within one decade. */
+SONDE_API void sonde__plot_ticks_log(double low, double high, int wanted,
+                                     sonde__plot_ticks *ticks);
+
+/* The smallest 1, 2 or 5 times a power of ten that divides range into at most `wanted`
+ * parts. */
+double sonde__plot_nice_step(double range, int wanted);
+
+/* "1 234 567", with thin spaces. Returns buf. */
+SONDE_API const char *sonde__plot_grouped(uint64_t value, char *buf, size_t size);
+/* At most `digits` significant digits, then k, M, G or T: "12.3k", "0.94", "1.2e-07".
+ * Returns buf. */
+SONDE_API const char *sonde__plot_short_number(double value, int digits, char *buf,
+                                               size_t size);
+
+/* === axes ========================================================================== */
 
 typedef struct sonde__plot_axis {
     const char *label; /* NULL: none */

@@ -10,7 +10,6 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "base/point.h"
-#include "plot/colour.h"
 #include "plot/page.h"
 
 #include <math.h>
@@ -21,7 +20,7 @@ enum { CLASSES_MAX = 1000, DRAWN_CELLS = 64, CELL_MAX = 56, CELL_MAX_FEW = 96, G
 typedef struct matrix {
     const sonde_confusion_plot *plot;
     int classes;
-    double *values; /* (K, K): counts, or per cent of the row */
+    double *values; /* (K, K): counts */
     double total, right;
     bool whole; /* all counts are integers */
     double cell, names_left, names_below;
@@ -75,22 +74,6 @@ static sonde_err read_value(matrix *m, int row, int column, sonde_diag *diag)
     return SONDE_OK;
 }
 
-/* Rows in per cent of their sum; a row of zeros is unchanged. */
-static void to_shares(matrix *m)
-{
-    for (int row = 0; row < m->classes; row++) {
-        double *const values = m->values + row * m->classes;
-        double sum = 0;
-
-        for (int i = 0; i < m->classes; i++) {
-            sum += values[i];
-        }
-        for (int i = 0; sum > 0 && i < m->classes; i++) {
-            values[i] = values[i] / sum * 100;
-        }
-    }
-}
-
 static sonde_err read_matrix(const sonde_confusion_plot *plot, matrix *m,
                              sonde_diag *diag)
 {
@@ -110,18 +93,10 @@ static sonde_err read_matrix(const sonde_confusion_plot *plot, matrix *m,
     for (int i = 0; i < m->classes * m->classes; i++) {
         SONDE__TRY(read_value(m, i / m->classes, i % m->classes, diag));
     }
-    if (plot->shares) {
-        to_shares(m);
-    }
     for (int i = 0; i < m->classes * m->classes; i++) {
         largest = SONDE_MAX(largest, m->values[i]);
     }
-    m->bar =
-        (sonde__plot_axis){.label = plot->shares ? "Share of the true class (%)" : NULL,
-                           .high = plot->shares  ? 100
-                                   : largest > 0 ? largest
-                                                 : 1,
-                           .whole = m->whole};
+    m->bar = (sonde__plot_axis){.high = largest > 0 ? largest : 1, .whole = m->whole};
     return err;
 }
 
@@ -152,10 +127,7 @@ static const char *summary(const matrix *m, char *buf, size_t size)
 
 static void write_value(const matrix *m, double value, char *buf, size_t size)
 {
-    if (m->plot->shares) {
-        (void)sonde__snprintf(buf, size, value > 0 && value < 0.95 ? "%.1f" : "%.0f",
-                              value);
-    } else if (m->whole && !m->shortened && value < 1e15) {
+    if (m->whole && !m->shortened && value < 1e15) {
         (void)sonde__snprintf(buf, size, "%.0f", value);
     } else {
         (void)sonde__plot_short_number(value, 3, buf, size);

@@ -1,5 +1,6 @@
 /*
- * curve.c - a number of a tensor over the steps, reduced to columns and drawn as a curve.
+ * curve.c - the text of a page; a number of a tensor over the steps, reduced to columns
+ * and drawn as a curve.
  *
  * The drawing is 1000 x 100 units, stretched by the browser; lines keep their width
  * (vector-effect). Labels are spans placed by per cent, so they keep their size.
@@ -10,56 +11,157 @@
  *     |    | xs                            |
  *     +------------------------------------+
  */
-#include "plot/curve.h"
+#include "plot/report.h"
 #include "base/macros.h"
+#include "base/utf8.h"
 #include "plot/axes.h"
-#include "plot/ticks.h"
 
 #include <sonde/error.h>
 
+#include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
+
+/* === text =========================================================================== */
+
+/* Bytes of the character at text; 0 if it is malformed or a control character. */
+static size_t letter(const char *text)
+{
+    const unsigned char first = (unsigned char)text[0], second = (unsigned char)text[1];
+    const bool control =
+        first < 0x20 || first == 0x7f || (first == 0xc2 && second < 0xa0);
+
+    return control ? 0 : sonde__utf8_length(text);
+}
+
+static void put_text(sonde_text *page, const char *text)
+{
+    static const struct {
+        char letter;
+        const char *text;
+    } escapes[] = {
+        {'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}, {'\'', "&#39;"}};
+
+    for (const char *p = text; *p != '\0';) {
+        const size_t size = letter(p);
+        const char *escape = size == 0 ? SONDE__REPLACEMENT : NULL;
+
+        for (size_t i = 0; i < SONDE_COUNT_OF(escapes); i++) {
+            escape = *p == escapes[i].letter ? escapes[i].text : escape;
+        }
+        if (escape != NULL) {
+            sonde_text_add(page, escape);
+        } else {
+            sonde_text_put(page, p, size);
+        }
+        p += size > 0 ? size : 1;
+    }
+}
+
+static void put_number(sonde_text *page, double value, int digits)
+{
+    char text[64];
+
+    if (isnan(value)) {
+        sonde_text_add(page, "NaN");
+    } else if (isinf(value)) {
+        sonde_text_add(page, value > 0.0 ? "∞" : "−∞");
+    } else {
+        const char *shown = sonde__plot_short_number(value, digits, text, sizeof text);
+        const char *exponent = strchr(shown, 'e');
+
+        if (exponent != NULL) { /* 1e-7, not 1e-07; 1e9, not 1e+09 */
+            sonde_text_put(page, shown, (size_t)(exponent - shown));
+            sonde_text_format(page, "e%ld", strtol(exponent + 1, NULL, 10));
+        } else {
+            sonde_text_add(page, shown);
+        }
+    }
+}
+
+/* One directive of a template; takes its values from args. */
+static void put_value(sonde_text *page, char directive, va_list *args)
+{
+    char text[64];
+    uint64_t count = 0;
+
+    switch (directive) {
+    case 'e':
+        put_text(page, va_arg(*args, const char *));
+        break;
+    case 's':
+        sonde_text_add(page, va_arg(*args, const char *));
+        break;
+    case 'd':
+        sonde_text_format(page, "%" PRId64, va_arg(*args, int64_t));
+        break;
+    case 'n':
+        count = va_arg(*args, uint64_t);
+        sonde_text_add(page, sonde__plot_grouped(count, text, sizeof text));
+        break;
+    case 'c':
+        count = va_arg(*args, uint64_t);
+        sonde_text_format(page, "%s %s%s", sonde__plot_grouped(count, text, sizeof text),
+                          va_arg(*args, const char *), count == 1 ? "" : "s");
+        break;
+    case 'f':
+        sonde_text_format(page, "%.1f", va_arg(*args, double));
+        break;
+    case 'g':
+        put_number(page, va_arg(*args, double), 4);
+        break;
+    case 'h':
+        put_number(page, va_arg(*args, double), 3);
+        break;
+    default:
+        sonde_text_put(page, &directive, 1);
+        break;
+    }
+}
+
+void sonde__report_put(sonde_text *page, const char *template, ...)
+{
+    va_list args;
+
+    va_start(args, template);
+    for (const char *p = template; *p != '\0';) {
+        const size_t plain = strcspn(p, "%");
+
+        sonde_text_put(page, p, plain);
+        p += plain;
+        if (p[0] == '%' && p[1] != '\0') {
+            put_value(page, p[1], &args);
+            p += 2;
+        }
+    }
+    va_end(args);
+}
+
+/* === curves ========================================================================= */
 
 /* --- quantities --------------------------------------------------------------------- */
 
 static const char *label_of(sonde_stat stat)
 {
-    switch (stat) {
-    case SONDE_STAT_MEAN:
-        return "mean";
-    case SONDE_STAT_ABS_MEAN:
-        return "mean of |x|";
-    case SONDE_STAT_ABS_MAX:
-    case SONDE_STAT_LINF:
-        return "largest |x|";
-    case SONDE_STAT_L1:
-        return "sum of |x|";
-    case SONDE_STAT_L2:
-        return "norm";
-    case SONDE_STAT_VARIANCE:
-        return "variance";
-    case SONDE_STAT_ABS_VARIANCE:
-        return "variance of |x|";
-    case SONDE_STAT_ABS_STD:
-        return "standard deviation of |x|";
-    case SONDE_STAT_STD:
-        return "standard deviation";
-    case SONDE_STAT_COUNT:
-    case SONDE_STAT_MIN:
-    case SONDE_STAT_MAX:
-    case SONDE_STAT_SUM:
-    case SONDE_STAT_ABS_MIN:
-    case SONDE_STAT_NAN:
-    case SONDE_STAT_POS_INF:
-    case SONDE_STAT_NEG_INF:
-    case SONDE_STAT_ZERO:
-    case SONDE_STAT_NONFINITE:
-        break;
-    }
-    return sonde_stat_name(stat);
+    static const char *const labels[SONDE_STAT_ENTRIES] = {
+        [SONDE_STAT_MEAN] = "mean",
+        [SONDE_STAT_ABS_MEAN] = "mean of |x|",
+        [SONDE_STAT_ABS_MAX] = "largest |x|",
+        [SONDE_STAT_LINF] = "largest |x|",
+        [SONDE_STAT_L1] = "sum of |x|",
+        [SONDE_STAT_L2] = "norm",
+        [SONDE_STAT_VARIANCE] = "variance",
+        [SONDE_STAT_ABS_VARIANCE] = "variance of |x|",
+        [SONDE_STAT_ABS_STD] = "standard deviation of |x|",
+        [SONDE_STAT_STD] = "standard deviation"};
+
+    return labels[stat] != NULL ? labels[stat] : sonde_stat_name(stat);
 }
 
 static sonde__report_quantity of_stat(sonde_stat stat)
@@ -206,8 +308,8 @@ sonde_err sonde__report_track_read(sonde_trial *trial, uint32_t id, sonde_mode m
             add_step(track, steps[i], &vitals[i], quantity);
         }
     }
-    sonde_trial_free(steps);
-    sonde_trial_free(vitals);
+    sonde_release(steps);
+    sonde_release(vitals);
     return SONDE_OK;
 }
 
@@ -353,10 +455,8 @@ static void draw_ys(sonde_text *page, const scale *axis, const sonde__plot_ticks
 {
     sonde_text_format(page, "<div class=\"ys\">");
     for (int i = 0; i < ticks->count; i++) {
-        sonde_text_format(page, "<span style=\"top:%.1f%%\">",
-                          place(axis, ticks->value[i]));
-        sonde__report_html_text(page, ticks->label[i]);
-        sonde_text_format(page, "</span>");
+        sonde__report_put(page, "<span style=\"top:%f%%\">%e</span>",
+                          place(axis, ticks->value[i]), ticks->label[i]);
     }
     if (axis->log && axis->zero) {
         sonde_text_format(page, "<span style=\"top:%.1f%%\">0</span>", place(axis, 0.0));
@@ -375,9 +475,8 @@ static void draw_xs(sonde_text *page, const sonde__report_track *track)
         for (int i = 0; i < ticks.count; i++) {
             const double x = place_step(track, (int64_t)ticks.value[i]) / WIDE * 100.0;
 
-            sonde_text_format(page, "<span style=\"left:%.1f%%\">", x);
-            sonde__report_html_text(page, ticks.label[i]);
-            sonde_text_format(page, "</span>");
+            sonde__report_put(page, "<span style=\"left:%f%%\">%e</span>", x,
+                              ticks.label[i]);
         }
     } else {
         sonde_text_format(page, "<span style=\"left:50%%\">%lld</span>",
@@ -391,9 +490,8 @@ static void draw_caption(sonde_text *page, const sonde__report_curve *curve,
 {
     static const char *const classes[] = {"key", "key second"};
 
-    sonde_text_format(page, "<figcaption>%s of <code>", curve->label);
-    sonde__report_html_text(page, curve->tensor);
-    sonde_text_format(page, "</code>%s", axis->log ? " <i>logarithmic</i>" : "");
+    sonde__report_put(page, "<figcaption>%s of <code>%e</code>%s", curve->label,
+                      curve->tensor, axis->log ? " <i>logarithmic</i>" : "");
     for (size_t i = 0; i < curve->line_count && curve->line_count > 1; i++) {
         sonde_text_format(page, " <span class=\"%s\">%s</span>", classes[i & 1U],
                           curve->lines[i].name);
@@ -436,11 +534,9 @@ static void draw_tags(sonde_text *page, const sonde__report_curve *curve,
     if (isfinite(curve->threshold)) {
         const double y = place(axis, curve->threshold);
 
-        sonde_text_format(page,
-                          "<span class=\"tag limit%s\" style=\"top:%.1f%%\">threshold ",
-                          y < 20.0 ? " under" : "", y);
-        sonde__report_html_number(page, curve->threshold, 4);
-        sonde_text_format(page, "</span>");
+        sonde__report_put(
+            page, "<span class=\"tag limit%s\" style=\"top:%f%%\">threshold %g</span>",
+            y < 20.0 ? " under" : "", y, curve->threshold);
     }
 }
 

@@ -6,13 +6,11 @@
  * one a line. Where a run has several points a pixel, each pixel column keeps its first,
  * least, greatest and last point: the line covers the same pixels at a bounded cost.
  */
-#include "plot/curves.h"
+#include "plot/page.h"
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
 #include "plot/axes.h"
-#include "plot/colour.h"
-#include "plot/page.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,25 +1,21 @@
 /*
  * distributions.c - one histogram as bars, and many of them as a heat map over steps.
  *
- * Heat map: each histogram is first spread over common bins, as shares of its values;
- * then each column of pixels takes the mean of the steps that it covers, weighted by the
- * part of it that they cover. A thousand steps on a hundred pixels lose no mass, and ten
- * steps on a thousand pixels stand as ten columns.
+ * Heat map: each column of pixels takes the mean of the steps that it covers, as shares of
+ * their values, weighted by the part of it that they cover. A thousand steps on a hundred
+ * pixels lose no mass, and ten steps on a thousand pixels stand as ten columns.
  */
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
 #include "base/point.h"
 #include "plot/axes.h"
-#include "plot/colour.h"
 #include "plot/page.h"
 
 #include <math.h>
 #include <stdio.h>
 
 /* === histogram ====================================================================== */
-
-#define LOG_FLOOR 0.7 /* bars of a logarithmic axis start here: a count of 1 shows */
 
 typedef struct bars {
     const sonde_histogram_plot *plot;
@@ -69,14 +65,9 @@ static sonde__plot_frame make_frame(const sonde_histogram_plot *plot, uint64_t l
     sonde__plot_frame frame = {
         .x = {.label = plot->x_label, .low = h->lower, .high = h->upper},
         .y = {.label = plot->y_label != NULL ? plot->y_label : "Frequency",
-              .low = plot->log_y ? LOG_FLOOR : 0,
-              .high = (double)largest * (plot->log_y ? 1.6 : 1.05),
-              .log = plot->log_y,
+              .high = (double)largest * 1.05,
               .whole = true}};
 
-    if (plot->log_y) {
-        frame.y.high = SONDE_MAX(frame.y.high, 12);
-    }
     sonde__plot_range_widen(&frame.x.low, &frame.x.high);
     return frame;
 }
@@ -85,11 +76,10 @@ static sonde__plot_frame make_frame(const sonde_histogram_plot *plot, uint64_t l
 static void draw_bar(sonde__plot_scene *scene, const sonde__plot_frame *frame,
                      double left, double right, double low, double high, uint32_t colour)
 {
-    const double floor_at = frame->y.low;
     const double x0 = sonde__plot_frame_x(frame, left),
                  x1 = sonde__plot_frame_x(frame, right);
-    const double y0 = sonde__plot_frame_y(frame, SONDE_MAX(low, floor_at));
-    const double y1 = sonde__plot_frame_y(frame, SONDE_MAX(high, floor_at));
+    const double y0 = sonde__plot_frame_y(frame, low);
+    const double y1 = sonde__plot_frame_y(frame, high);
     const double gap = x1 - x0 >= 5 ? 1 : 0;
 
     if (high > low) {
@@ -166,15 +156,13 @@ sonde_err sonde_plot_histogram(const char *path, const sonde_histogram_plot *plo
 
 /* === heat map ======================================================================= */
 
-enum { LOG_DECADES = 4, ROWS_MAX = 512 };
+enum { ROWS_MAX = 4096 };
 
 typedef struct map {
     const sonde_heatmap_plot *plot;
-    double low, high; /* of the common bins */
-    int rows;
-    double *shares;  /* (count, rows): part of the step's values, 0 ... 1 */
+    double *totals;  /* (count): values of each step */
     double *medians; /* (count): NaN of an empty step */
-    double largest;  /* share */
+    double largest;  /* share of a step's values in a row */
     uint64_t empty;  /* steps without values */
     sonde__plot_frame frame;
     sonde__plot_axis bar; /* per cent */
@@ -182,150 +170,82 @@ typedef struct map {
 
 /* --- reading ------------------------------------------------------------------------ */
 
-static uint64_t total_of(const sonde_histogram *h)
+static sonde_err check_map(const sonde_heatmap_plot *plot, sonde_diag *diag)
 {
-    uint64_t total = 0;
-
-    for (int i = 0; i < h->bins; i++) {
-        total += h->counts[i];
+    if (plot->count < 1 || plot->counts == NULL) {
+        return sonde__fail(diag, SONDE_EINVAL, "heat map", "at least one step", "%zu",
+                           plot->count);
     }
-    return total;
-}
-
-static sonde_err check_step(const sonde_heatmap_plot *plot, size_t i, sonde_diag *diag)
-{
-    char where[48] = "";
-
-    (void)snprintf(where, sizeof where, "histogram %zu", i);
-    SONDE__TRY(check_bins(&plot->histograms[i], where, diag));
-    if (plot->steps != NULL && i > 0 && plot->steps[i] <= plot->steps[i - 1]) {
-        return sonde__fail(diag, SONDE_EINVAL, where, "ascending steps",
-                           "step %lld after step %lld", (long long)plot->steps[i],
-                           (long long)plot->steps[i - 1]);
+    if (plot->rows < 1 || plot->rows > ROWS_MAX) {
+        return sonde__fail(diag, SONDE_EINVAL, "rows", "1 to 4096", "%zu", plot->rows);
+    }
+    if (!isfinite(plot->low) || !isfinite(plot->high) || plot->low > plot->high) {
+        return sonde__fail(diag, SONDE_EINVAL, "rows", "finite edges in order",
+                           "edges %g and %g", plot->low, plot->high);
+    }
+    for (size_t i = 1; plot->steps != NULL && i < plot->count; i++) {
+        if (plot->steps[i] <= plot->steps[i - 1]) {
+            return sonde__fail(diag, SONDE_EINVAL, "steps", "ascending steps",
+                               "step %lld after step %lld", (long long)plot->steps[i],
+                               (long long)plot->steps[i - 1]);
+        }
     }
     return SONDE_OK;
 }
 
-/* Widens the common edges to include the non-empty bins of h. */
-static void widen(map *m, const sonde_histogram *h)
+static const double *counts_of(const map *m, size_t step)
 {
-    const double width = h->upper / h->bins - h->lower / h->bins;
-    int first = 0, last = h->bins - 1;
-
-    while (h->counts[first] == 0) {
-        first++;
-    }
-    while (h->counts[last] == 0) {
-        last--;
-    }
-    m->low = SONDE_MIN(m->low, h->lower + first * width);
-    m->high = SONDE_MAX(m->high, h->lower + (last + 1) * width);
+    return m->plot->counts + step * m->plot->rows;
 }
 
-/* Checks all steps; finds the common edges. */
-static sonde_err survey(map *m, sonde_diag *diag)
+static sonde_err read_step(map *m, size_t step, sonde_diag *diag)
 {
     const sonde_heatmap_plot *const plot = m->plot;
+    const double *const counts = counts_of(m, step);
+    double below = 0, largest = 0;
 
-    m->low = INFINITY;
-    m->high = -INFINITY;
-    if (plot->count < 1 || plot->histograms == NULL) {
-        return sonde__fail(diag, SONDE_EINVAL, "heat map", "at least one histogram",
-                           "%zu", plot->count);
-    }
-    for (size_t i = 0; i < plot->count; i++) {
-        const sonde_histogram *const h = &plot->histograms[i];
-        SONDE__TRY(check_step(plot, i, diag));
-        if (total_of(h) == 0) {
-            m->empty++;
-            continue;
+    for (size_t row = 0; row < plot->rows; row++) {
+        if (!(counts[row] >= 0) || !isfinite(counts[row])) {
+            return sonde__fail(diag, SONDE_EINVAL, "counts", "0 or more",
+                               "%g at step %zu, row %zu", counts[row], step, row);
         }
-        widen(m, h);
+        m->totals[step] += counts[row];
+        largest = SONDE_MAX(largest, counts[row]);
     }
-    if (m->empty == plot->count) {
-        return sonde__fail(diag, SONDE_EINVAL, "heat map", "at least one value",
-                           "all histograms are empty");
-    }
-    sonde__plot_range_widen(&m->low, &m->high);
-    return SONDE_OK;
-}
-
-/* Rows as fine as the finest bins, at most ROWS_MAX. */
-static void choose_rows(map *m)
-{
-    const double range = m->high / 2 - m->low / 2;
-    double finest = range;
-
-    for (size_t i = 0; i < m->plot->count; i++) {
-        const sonde_histogram *const h = &m->plot->histograms[i];
-        const double width = (h->upper / 2 - h->lower / 2) / h->bins;
-
-        if (width > 0 && total_of(h) > 0) {
-            finest = SONDE_MIN(finest, width);
-        }
-    }
-    m->rows = (int)SONDE_MIN(ceil(range / finest - 1e-6), (double)ROWS_MAX);
-    m->rows = SONDE_MAX(m->rows, 1);
-}
-
-/* Adds one bin's share to the rows that it overlaps. */
-static void spread_bin(const map *m, double *rows, double left, double right,
-                       double share)
-{
-    const double per_row = (m->high - m->low) / m->rows;
-    const double start = (left - m->low) / per_row, end = (right - m->low) / per_row;
-    const int first = SONDE_MIN(SONDE_MAX((int)(start + 1e-9), 0), m->rows - 1);
-    const int last = SONDE_MIN(SONDE_MAX((int)ceil(end - 1e-9) - 1, first), m->rows - 1);
-
-    for (int row = first; row <= last; row++) {
-        const double overlap = SONDE_MIN(end, row + 1.0) - SONDE_MAX(start, (double)row);
-
-        rows[row] += first == last ? share : share * overlap / (end - start);
-    }
-}
-
-static void spread_step(map *m, size_t step)
-{
-    const sonde_histogram *const h = &m->plot->histograms[step];
-    const double total = (double)total_of(h);
-    const double width = h->upper / h->bins - h->lower / h->bins;
-    double *const rows = m->shares + step * (size_t)m->rows;
-    double below = 0;
-
     m->medians[step] = NAN;
-    for (int i = 0; total > 0 && i < h->bins; i++) {
-        const double share = (double)h->counts[i] / total;
-        const double left = h->lower + i * width;
+    if (!(m->totals[step] > 0)) {
+        m->empty++;
+        return SONDE_OK;
+    }
+    m->largest = SONDE_MAX(m->largest, largest / m->totals[step]);
+    for (size_t row = 0; row < plot->rows && isnan(m->medians[step]); row++) {
+        const double share = counts[row] / m->totals[step];
 
-        if (share > 0) {
-            spread_bin(m, rows, left, left + width, share);
-            if (below < 0.5 && below + share >= 0.5) {
-                m->medians[step] = left + width * (0.5 - below) / share;
-            }
+        if (share > 0 && (below + share >= 0.5 || row + 1 == plot->rows)) {
+            m->medians[step] = plot->low + ((double)row + (0.5 - below) / share) *
+                                               (plot->high / (double)plot->rows -
+                                                plot->low / (double)plot->rows);
         }
         below += share;
     }
-    for (int row = 0; row < m->rows; row++) {
-        m->largest = SONDE_MAX(m->largest, rows[row]);
-    }
+    return SONDE_OK;
 }
 
 static sonde_err read_steps(map *m, sonde_diag *diag)
 {
-    SONDE__TRY(survey(m, diag));
-    size_t cells = 0;
-    choose_rows(m);
-    if (sonde__mul(m->plot->count, (size_t)m->rows, &cells)) {
-        m->shares = sonde__calloc(cells, sizeof *m->shares);
-        m->medians = sonde__calloc(m->plot->count, sizeof *m->medians);
-    }
-    if (m->shares == NULL || m->medians == NULL) {
+    SONDE__TRY(check_map(m->plot, diag));
+    m->totals = sonde__calloc(m->plot->count, sizeof *m->totals);
+    m->medians = sonde__calloc(m->plot->count, sizeof *m->medians);
+    if (m->totals == NULL || m->medians == NULL) {
         return sonde__fail_nomem(diag, "a heat map");
     }
     for (size_t i = 0; i < m->plot->count; i++) {
-        spread_step(m, i);
+        SONDE__TRY(read_step(m, i, diag));
     }
-    return SONDE_OK;
+    return m->empty < m->plot->count
+               ? SONDE_OK
+               : sonde__fail(diag, SONDE_EINVAL, "heat map", "at least one value",
+                             "all steps are empty");
 }
 
 /* --- columns ------------------------------------------------------------------------ */
@@ -364,7 +284,7 @@ static double average(const map *m, double x0, double x1, size_t *i, double *mea
 {
     double weight = 0;
 
-    for (int row = 0; row < m->rows; row++) {
+    for (size_t row = 0; row < m->plot->rows; row++) {
         mean[row] = 0;
     }
     while (*i + 1 < m->plot->count && edge(m, *i + 1) <= x0) {
@@ -372,46 +292,37 @@ static double average(const map *m, double x0, double x1, size_t *i, double *mea
     }
     for (size_t k = *i; k < m->plot->count && edge(m, k) < x1; k++) {
         const double part = SONDE_MIN(edge(m, k + 1), x1) - SONDE_MAX(edge(m, k), x0);
-        const double *const shares = m->shares + k * (size_t)m->rows;
 
         if (part > 0 && !is_empty(m, k)) {
             weight += part;
-            for (int row = 0; row < m->rows; row++) {
-                mean[row] += shares[row] * part;
+            for (size_t row = 0; row < m->plot->rows; row++) {
+                mean[row] += counts_of(m, k)[row] / m->totals[k] * part;
             }
         }
     }
     return weight;
 }
 
-static uint32_t share_colour(const map *m, double share)
-{
-    const double percent = share * 100, high = m->bar.high, low = m->bar.low;
-
-    if (!m->bar.log) {
-        return sonde__plot_colour_at(m->plot->colours, percent / high);
-    }
-    return sonde__plot_colour_at(
-        m->plot->colours, percent > low ? log(percent / low) / log(high / low) : 0);
-}
-
 /* Pixels (rows, columns), the highest values on top. */
 static uint32_t *make_pixels(const map *m, int columns)
 {
     const double low = m->frame.x.low, width = (m->frame.x.high - low) / columns;
-    uint32_t *pixels = sonde__calloc((size_t)columns * (size_t)m->rows, sizeof *pixels);
-    double *mean = sonde__calloc((size_t)m->rows, sizeof *mean);
+    const size_t rows = m->plot->rows;
+    uint32_t *pixels = sonde__calloc((size_t)columns * rows, sizeof *pixels);
+    double *mean = sonde__calloc(rows, sizeof *mean);
     size_t step = 0;
 
     for (int x = 0; pixels != NULL && mean != NULL && x < columns; x++) {
         const double weight =
             average(m, low + x * width, low + (x + 1) * width, &step, mean);
 
-        for (int row = 0; row < m->rows; row++) {
+        for (size_t row = 0; row < rows; row++) {
             const uint32_t colour =
-                weight > 0 ? share_colour(m, mean[row] / weight) : SONDE__PAPER;
+                weight > 0 ? sonde__plot_colour_at(m->plot->colours,
+                                                   mean[row] / weight / m->largest)
+                           : SONDE__PAPER;
 
-            pixels[(size_t)(m->rows - 1 - row) * (size_t)columns + (size_t)x] =
+            pixels[(rows - 1 - row) * (size_t)columns + (size_t)x] =
                 0xff000000u | colour >> 8;
         }
     }
@@ -459,20 +370,16 @@ static void draw_medians(const map *m, sonde__plot_scene *scene)
 static void make_axes(map *m)
 {
     const sonde_heatmap_plot *const plot = m->plot;
-    const double high = m->largest * 100;
 
     m->frame = (sonde__plot_frame){
         .x = {.label = plot->x_label != NULL ? plot->x_label : "Step",
               .low = edge(m, 0),
               .high = edge(m, plot->count),
               .whole = true},
-        .y = {.label = plot->y_label, .low = m->low, .high = m->high}};
+        .y = {.label = plot->y_label, .low = plot->low, .high = plot->high}};
     sonde__plot_range_widen(&m->frame.x.low, &m->frame.x.high);
-    m->bar =
-        (sonde__plot_axis){.label = "Share of values (%)",
-                           .low = plot->log_colours ? high * pow(10, -LOG_DECADES) : 0,
-                           .high = high,
-                           .log = plot->log_colours};
+    sonde__plot_range_widen(&m->frame.y.low, &m->frame.y.high);
+    m->bar = (sonde__plot_axis){.label = "Share of values (%)", .high = m->largest * 100};
 }
 
 static bool draw_map(void *state, sonde__plot_scene *scene, sonde__plot_box space)
@@ -495,7 +402,7 @@ static bool draw_map(void *state, sonde__plot_scene *scene, sonde__plot_box spac
     const int columns = (int)round(m->frame.area.w * scene->scale);
     if (scene->err == SONDE_OK) {
         sonde__plot_image(scene, m->frame.area, make_pixels(m, columns), columns,
-                          m->rows);
+                          (int)m->plot->rows);
     }
     scene->clip = m->frame.area;
     if (m->plot->median) {
@@ -529,7 +436,7 @@ sonde_err sonde__plot_build_heatmap(const void *description, sonde__plot_scene *
     map m = {.plot = description};
     const sonde_err err = build_map(&m, scene, diag);
 
-    sonde__free(m.shares);
+    sonde__free(m.totals);
     sonde__free(m.medians);
     return err;
 }

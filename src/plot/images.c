@@ -1,17 +1,16 @@
 /*
- * images.c - views as images, in a grid or side by side.
+ * images.c - views as images, in a gallery: the images of one view in a grid, or a few
+ * views side by side with their sizes.
  *
- * Grid: labels are wrapped to two lines of their cell; all cells of a row are as high as
- * its tallest label needs. Panels: each gets the same square of room, so a large
+ * Labels are wrapped to two lines of their cell; all cells are as high as the tallest
+ * label and the highest image need. Views side by side get the same room, so a large
  * photograph and the small image made of it are shown at the same size.
  */
-#include "plot/images.h"
+#include "plot/page.h"
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "plot/colour.h"
-#include "plot/page.h"
-#include "plot/ticks.h"
+#include "plot/axes.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -110,14 +109,14 @@ static double value_at(const sonde__plot_pictures *p, int64_t i, int64_t channel
 
 typedef struct census {
     double low, high; /* of the finite values; low > high if there are none */
-    sonde__plot_oddities odd;
+    uint64_t nan, infinite;
 } census;
 
-static census count_values(const sonde__plot_pictures *p, int64_t first, int64_t last)
+static census count_values(const sonde__plot_pictures *p)
 {
-    census c = {INFINITY, -INFINITY, {0, 0}};
+    census c = {.low = INFINITY, .high = -INFINITY};
 
-    for (int64_t i = first; i < last; i++) {
+    for (int64_t i = 0; i < p->count; i++) {
         for (int64_t channel = 0; channel < p->channels; channel++) {
             for (int64_t y = 0; y < p->height; y++) {
                 for (int64_t x = 0; x < p->width; x++) {
@@ -127,9 +126,9 @@ static census count_values(const sonde__plot_pictures *p, int64_t first, int64_t
                         c.low = SONDE_MIN(c.low, value);
                         c.high = SONDE_MAX(c.high, value);
                     } else if (isnan(value)) {
-                        c.odd.nan++;
+                        c.nan++;
                     } else {
-                        c.odd.infinite++;
+                        c.infinite++;
                     }
                 }
             }
@@ -138,56 +137,38 @@ static census count_values(const sonde__plot_pictures *p, int64_t first, int64_t
     return c;
 }
 
-sonde_err sonde__plot_span_of(const sonde__plot_pictures *pictures, int64_t first,
-                              int64_t last, double low, double high, const char *where,
-                              sonde__plot_span *span, sonde_diag *diag)
+/* The range of all values, as described in <sonde/plot.h>. */
+static sonde__plot_span span_of(const sonde__plot_pictures *pictures)
 {
     const bool colour = pictures->channels == 3;
     const bool real = sonde_dtype_is_float(pictures->view->dtype);
 
-    if (!isfinite(low) || !isfinite(high) || low > high) {
-        return sonde__fail(diag, SONDE_EINVAL, where, "low < high, or both 0",
-                           "a range from %g to %g", low, high);
-    }
-    if (low < high) {
-        *span = (sonde__plot_span){low, high};
-        return SONDE_OK;
-    }
     if (colour && pictures->view->dtype == SONDE_U8) {
-        *span = (sonde__plot_span){0, 255};
-        return SONDE_OK;
+        return (sonde__plot_span){0, 255};
     }
-    const census c = count_values(pictures, first, last);
+    const census c = count_values(pictures);
+
     if (c.low > c.high || (colour && real && c.low >= 0 && c.high <= 1)) {
-        *span = (sonde__plot_span){0, 1}; /* also if no value is finite */
-    } else {
-        *span = (sonde__plot_span){c.low, c.high};
+        return (sonde__plot_span){0, 1}; /* also if no value is finite */
     }
-    return SONDE_OK;
+    return (sonde__plot_span){c.low, c.high};
 }
 
-sonde__plot_oddities sonde__plot_oddities_of(const sonde__plot_pictures *pictures,
-                                             int64_t first, int64_t last)
-{
-    if (!sonde_dtype_is_float(pictures->view->dtype)) {
-        return (sonde__plot_oddities){0, 0};
-    }
-    return count_values(pictures, first, last).odd;
-}
-
-const char *sonde__plot_oddities_text(sonde__plot_oddities odd, char *buf, size_t size)
+/* "3 NaN values (magenta)", or "" if there are none. Returns buf. */
+static const char *oddities_text(uint64_t nans, uint64_t infinities, char *buf,
+                                 size_t size)
 {
     char nan[40] = "", infinite[40] = "";
 
-    (void)sonde__plot_grouped(odd.nan, nan, sizeof nan);
-    (void)sonde__plot_grouped(odd.infinite, infinite, sizeof infinite);
+    (void)sonde__plot_grouped(nans, nan, sizeof nan);
+    (void)sonde__plot_grouped(infinities, infinite, sizeof infinite);
     buf[0] = '\0';
-    if (odd.nan > 0 && odd.infinite > 0) {
+    if (nans > 0 && infinities > 0) {
         (void)snprintf(buf, size, "%s NaN (magenta) and %s infinite values", nan,
                        infinite);
-    } else if (odd.nan > 0) {
+    } else if (nans > 0) {
         (void)snprintf(buf, size, "%s NaN values (magenta)", nan);
-    } else if (odd.infinite > 0) {
+    } else if (infinities > 0) {
         (void)snprintf(buf, size, "%s infinite values", infinite);
     }
     return buf;
@@ -264,10 +245,9 @@ uint32_t *sonde__plot_picture_pixels(const sonde__plot_pictures *pictures, int64
     return pixels;
 }
 
-void sonde__plot_picture_draw(sonde__plot_scene *scene,
-                              const sonde__plot_pictures *pictures, int64_t i,
-                              sonde__plot_span span, sonde_colours colours,
-                              sonde__plot_box box)
+static void draw_picture(sonde__plot_scene *scene, const sonde__plot_pictures *pictures,
+                         int64_t i, sonde__plot_span span, sonde_colours colours,
+                         sonde__plot_box box)
 {
     const double w = SONDE_MAX(1, round(box.w * scene->scale));
     const double h = SONDE_MAX(1, round(box.h * scene->scale));
@@ -282,8 +262,10 @@ void sonde__plot_picture_draw(sonde__plot_scene *scene,
         columns, rows);
 }
 
-void sonde__plot_picture_fit(const sonde__plot_pictures *pictures, double most_w,
-                             double most_h, double *w, double *h)
+/* The largest size with the proportions of the images within most_w, most_h; a whole
+ * multiple of their size if that is 2 or more. */
+static void fit(const sonde__plot_pictures *pictures, double most_w, double most_h,
+                double *w, double *h)
 {
     const double width = (double)pictures->width, height = (double)pictures->height;
     double factor = SONDE_MIN(most_w / width, most_h / height);
@@ -295,60 +277,56 @@ void sonde__plot_picture_fit(const sonde__plot_pictures *pictures, double most_w
     *h = SONDE_MAX(1, floor(height * factor));
 }
 
-/* === a grid of images =============================================================== */
+/* === the gallery ==================================================================== */
 
-enum { COLUMNS = 5, CELL_GAP = 16, LABEL_LINES = 2 };
+enum { COLUMNS = 5, LABEL_LINES = 2, VIEWS_MAX = 8, SIDE_MAX = 420 };
 
-typedef struct grid {
-    sonde__plot_pictures pictures;
-    sonde__plot_span span; /* unless each_range */
-    int64_t columns, rows;
-    double cell;  /* width of a cell */
-    double w, h;  /* size of an image */
-    double label; /* height of the labels, 0 if there are none */
-} grid;
+typedef struct gallery {
+    bool panels, arrows; /* a view each, with its size below; arrows between them */
+    sonde__plot_pictures pictures[VIEWS_MAX]; /* the first, unless panels */
+    sonde__plot_span span[VIEWS_MAX];
+    sonde_colours colours[VIEWS_MAX];
+    const char *titles[VIEWS_MAX];
+    const char *const *labels; /* of all images; NULL: none */
+    uint64_t nan, infinite;
+    int64_t count, columns, rows;
+    double gap, cell;     /* between cells; width of a cell */
+    double label, height; /* of the labels, and of the highest image */
+    double size;          /* of the texts below */
+} gallery;
 
-static sonde_err read_grid(const sonde_images_plot *plot, grid *g, sonde_diag *diag)
+static sonde_err read_view(gallery *g, const sonde_view *view, sonde_colours colours,
+                           const char *where, sonde_diag *diag)
 {
-    sonde_err err =
-        sonde__plot_pictures_of(&plot->images, true, "images", &g->pictures, diag);
+    const int64_t i = g->panels ? g->count : 0;
 
-    if (err != SONDE_OK) {
-        return err;
+    SONDE__TRY(sonde__plot_pictures_of(view, !g->panels, where, &g->pictures[i], diag));
+    SONDE__TRY(sonde__plot_colours_check(colours, diag));
+    g->colours[i] = colours;
+    g->span[i] = span_of(&g->pictures[i]);
+    g->count += g->pictures[i].count;
+    if (sonde_dtype_is_float(view->dtype)) {
+        const census c = count_values(&g->pictures[i]);
+
+        g->nan += c.nan;
+        g->infinite += c.infinite;
     }
-    err = sonde__plot_colours_check(plot->colours, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    if (plot->columns < 0) {
-        return sonde__fail(diag, SONDE_EINVAL, "columns", "1 or more", "%d",
-                           plot->columns);
-    }
-    err = sonde__plot_span_of(&g->pictures, 0, plot->each_range ? 0 : g->pictures.count,
-                              plot->low, plot->high, "images", &g->span, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    g->columns = plot->columns > 0 ? plot->columns : COLUMNS;
-    g->columns = SONDE_MIN(g->columns, g->pictures.count);
-    g->rows = (g->pictures.count + g->columns - 1) / g->columns;
     return SONDE_OK;
 }
 
-static const char *label_of(const sonde_images_plot *plot, int64_t i)
+static const char *label_of(const gallery *g, int64_t i)
 {
-    return plot->labels != NULL ? plot->labels[i] : NULL;
+    return g->labels != NULL ? g->labels[i] : NULL;
 }
 
-static double label_height(const sonde_images_plot *plot, sonde__plot_scene *scene,
-                           const grid *g)
+static double label_height(const gallery *g, sonde__plot_scene *scene)
 {
     double height = 0;
 
-    for (int64_t i = 0; plot->labels != NULL && i < g->pictures.count; i++) {
-        if (label_of(plot, i) != NULL) {
+    for (int64_t i = 0; i < g->count; i++) {
+        if (label_of(g, i) != NULL) {
             sonde__plot_lines lines = sonde__plot_wrap(
-                scene, label_of(plot, i), SONDE__FONT_LABEL, g->cell, LABEL_LINES);
+                scene, label_of(g, i), SONDE__FONT_LABEL, g->cell, LABEL_LINES);
 
             height =
                 SONDE_MAX(height, sonde__plot_lines_height(&lines, SONDE__FONT_LABEL));
@@ -359,183 +337,30 @@ static double label_height(const sonde_images_plot *plot, sonde__plot_scene *sce
 }
 
 /* Sizes of cells and images in the space; false: too small. */
-static bool lay_out_grid(const sonde_images_plot *plot, sonde__plot_scene *scene,
-                         sonde__plot_box space, grid *g)
+static bool lay_out(gallery *g, sonde__plot_scene *scene, sonde__plot_box space)
 {
-    double most_h = 1e9;
+    double most = g->panels ? SIDE_MAX : 1e9;
 
-    g->cell = floor((space.w + CELL_GAP) / (double)g->columns) - CELL_GAP;
-    if (g->cell < 8) {
+    g->rows = (g->count + g->columns - 1) / g->columns;
+    g->cell = floor((space.w + g->gap) / (double)g->columns) - g->gap;
+    if (g->cell < (g->panels ? 24 : 8)) {
         return false;
     }
-    g->label = label_height(plot, scene, g);
+    g->label = label_height(g, scene);
+    g->size = g->panels ? sonde__plot_text_height(SONDE__FONT_TEXT) + 8 : 0;
     if (space.h > 0) {
-        most_h = (space.h + CELL_GAP) / (double)g->rows - CELL_GAP - g->label;
+        most = (space.h + g->gap) / (double)g->rows - g->gap - g->label - g->size;
     }
-    if (most_h < 4) {
-        return false;
+    for (int64_t i = 0; i < (g->panels ? g->count : 1); i++) {
+        double w = 0, h = 0;
+
+        fit(&g->pictures[i], g->cell, SONDE_MAX(most, 1), &w, &h);
+        g->height = SONDE_MAX(g->height, h);
     }
-    sonde__plot_picture_fit(&g->pictures, g->cell, most_h, &g->w, &g->h);
-    return true;
+    return most >= (g->panels ? 16 : 4);
 }
 
-static sonde_err draw_cell(const sonde_images_plot *plot, sonde__plot_scene *scene,
-                           const grid *g, int64_t i, double top, sonde_diag *diag)
-{
-    const int64_t row = i / g->columns, column = i % g->columns;
-    const double x = SONDE__MARGIN + (double)column * (g->cell + CELL_GAP);
-    const double y = top + (double)row * (g->h + g->label + CELL_GAP);
-    const sonde__plot_box box = {floor(x + (g->cell - g->w) / 2), y + g->label, g->w,
-                                 g->h};
-    sonde__plot_span span = g->span;
-
-    if (plot->each_range) {
-        SONDE__TRY(sonde__plot_span_of(&g->pictures, i, i + 1, plot->low, plot->high,
-                                       "images", &span, diag));
-    }
-    sonde__plot_picture_draw(scene, &g->pictures, i, span, plot->colours, box);
-    if (label_of(plot, i) != NULL) {
-        sonde__plot_lines lines = sonde__plot_wrap(
-            scene, label_of(plot, i), SONDE__FONT_LABEL, g->cell, LABEL_LINES);
-
-        sonde__plot_lines_draw(scene, &lines, SONDE__FONT_LABEL, SONDE__INK,
-                               (sonde__plot_place){.x = x + g->cell / 2,
-                                                   .y = box.y - 4,
-                                                   .align_x = SONDE__CENTRE,
-                                                   .align_y = SONDE__BOTTOM});
-        sonde__plot_lines_fini(&lines);
-    }
-    return SONDE_OK;
-}
-
-sonde_err sonde__plot_build_images(const void *description, sonde__plot_scene *scene,
-                                   sonde_diag *diag)
-{
-    const sonde_images_plot *const plot = description;
-    grid g = {0};
-    sonde__plot_page page = {0};
-    char note[120] = "";
-    sonde_err err = read_grid(plot, &g, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    (void)sonde__plot_oddities_text(
-        sonde__plot_oddities_of(&g.pictures, 0, g.pictures.count), note, sizeof note);
-    SONDE__TRY(sonde__plot_page_begin(scene, &plot->page, NULL, note, 0, &page, diag));
-    if (!lay_out_grid(plot, scene, page.space, &g)) {
-        err = sonde__plot_no_room(scene, diag);
-        goto done;
-    }
-    if ((g.h + g.label + CELL_GAP) * (double)g.rows * scene->scale >
-        SONDE__PAGE_LONGEST) {
-        err = sonde__fail(diag, SONDE_EINVAL, "images", "more columns or fewer images",
-                          "%lld rows do not fit on a page", (long long)g.rows);
-        goto done;
-    }
-    for (int64_t i = 0; i < g.pictures.count; i++) {
-        SONDE__TRY_DONE(draw_cell(plot, scene, &g, i, page.space.y, diag));
-    }
-    err = sonde__plot_page_end(
-        scene, &page,
-        page.space.y + (double)g.rows * (g.h + g.label + CELL_GAP) - CELL_GAP, diag);
-done:
-    sonde__plot_page_fini(&page);
-    return err;
-}
-
-sonde_err sonde_plot_images(const char *path, const sonde_images_plot *plot,
-                            sonde_diag *diag)
-{
-    return sonde__plot_draw(path, &plot->page, sonde__plot_build_images, plot, diag);
-}
-
-/* === images side by side ============================================================ */
-
-enum { PANELS_MAX = 8, PANEL_GAP = 56, TITLE_LINES = 2, SIDE_MAX = 420 };
-
-typedef struct row {
-    sonde__plot_pictures pictures[PANELS_MAX];
-    sonde__plot_span span[PANELS_MAX];
-    double title;  /* height of the titles, 0 if there are none */
-    double size;   /* height of the sizes below */
-    double side;   /* room for an image, both ways */
-    double height; /* of the highest image */
-} row;
-
-static sonde_err read_panels(const sonde_panels_plot *plot, row *r,
-                             sonde__plot_oddities *odd, sonde_diag *diag)
-{
-    if (plot->count < 1 || plot->count > PANELS_MAX || plot->panels == NULL) {
-        return sonde__fail(diag, SONDE_EINVAL, "panels", "1 to 8", "%zu", plot->count);
-    }
-    for (size_t i = 0; i < plot->count; i++) {
-        const sonde_plot_panel *const panel = &plot->panels[i];
-        sonde__plot_oddities more = {0};
-        char where[32] = "";
-        sonde_err err = SONDE_OK;
-
-        (void)snprintf(where, sizeof where, "panel %zu", i);
-        err = sonde__plot_pictures_of(&panel->image, false, where, &r->pictures[i], diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
-        err = sonde__plot_colours_check(panel->colours, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
-        more = sonde__plot_oddities_of(&r->pictures[i], 0, 1);
-        odd->nan += more.nan;
-        odd->infinite += more.infinite;
-        err = sonde__plot_span_of(&r->pictures[i], 0, 1, panel->low, panel->high, where,
-                                  &r->span[i], diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
-    }
-    return SONDE_OK;
-}
-
-static bool lay_out_panels(const sonde_panels_plot *plot, sonde__plot_scene *scene,
-                           sonde__plot_box space, row *r)
-{
-    const double count = (double)plot->count;
-
-    r->side = floor((space.w + PANEL_GAP) / count) - PANEL_GAP;
-    r->size = sonde__plot_text_height(SONDE__FONT_TEXT) + 8;
-    if (r->side < 24) {
-        return false;
-    }
-    for (size_t i = 0; i < plot->count; i++) {
-        if (plot->panels[i].title != NULL) {
-            sonde__plot_lines lines = sonde__plot_wrap(
-                scene, plot->panels[i].title, SONDE__FONT_LABEL, r->side, TITLE_LINES);
-
-            r->title =
-                SONDE_MAX(r->title, sonde__plot_lines_height(&lines, SONDE__FONT_LABEL));
-            sonde__plot_lines_fini(&lines);
-        }
-    }
-    r->title += r->title > 0 ? 8 : 0;
-    r->height = space.h > 0 ? space.h - r->title - r->size : SIDE_MAX;
-    if (r->height < 16) {
-        return false;
-    }
-    if (space.h <= 0) { /* as high as the highest image, once it has its width */
-        double highest = 0;
-
-        for (size_t i = 0; i < plot->count; i++) {
-            double w = 0, h = 0;
-
-            sonde__plot_picture_fit(&r->pictures[i], r->side,
-                                    SONDE_MAX(r->side, SIDE_MAX), &w, &h);
-            highest = SONDE_MAX(highest, h);
-        }
-        r->height = highest;
-    }
-    return true;
-}
-
+/* The arrow to a cell from the one before. */
 static void draw_arrow(sonde__plot_scene *scene, double x, double y)
 {
     const double half = 14;
@@ -546,72 +371,129 @@ static void draw_arrow(sonde__plot_scene *scene, double x, double y)
     sonde__plot_area(scene, head, SONDE_COUNT_OF(head), SONDE__AXIS);
 }
 
-static void draw_panel(const sonde_panels_plot *plot, sonde__plot_scene *scene,
-                       const row *r, size_t i, double top)
+/* What a panel has besides its image: frame, size, arrow. */
+static void draw_panel(const gallery *g, sonde__plot_scene *scene, int64_t i,
+                       sonde__plot_box box, double x)
 {
-    const sonde__plot_pictures *const pictures = &r->pictures[i];
-    const double x = SONDE__MARGIN + (double)i * (r->side + PANEL_GAP);
-    const double middle = x + r->side / 2;
-    sonde__plot_box box = {0};
+    const sonde__plot_pictures *pictures = &g->pictures[i];
     char size[64] = "";
 
-    sonde__plot_picture_fit(pictures, r->side, r->height, &box.w, &box.h);
-    box.x = floor(middle - box.w / 2);
-    box.y = top + r->title + floor((r->height - box.h) / 2);
-    sonde__plot_picture_draw(scene, pictures, 0, r->span[i], plot->panels[i].colours,
-                             box);
     sonde__plot_outline(scene, box, SONDE__GRID, 1);
-    if (plot->panels[i].title != NULL) {
+    (void)snprintf(size, sizeof size, "%lld \xc3\x97 %lld%s", (long long)pictures->width,
+                   (long long)pictures->height, pictures->channels == 3 ? ", RGB" : "");
+    sonde__plot_text(scene, size, SONDE__FONT_TEXT, SONDE__MUTED,
+                     (sonde__plot_place){.x = x + g->cell / 2,
+                                         .y = box.y + box.h + 8,
+                                         .align_x = SONDE__CENTRE,
+                                         .maximum = g->cell});
+    if (g->arrows && i > 0) {
+        draw_arrow(scene, x - g->gap / 2, box.y + box.h / 2);
+    }
+}
+
+static void draw_cell(const gallery *g, sonde__plot_scene *scene, int64_t i, double top)
+{
+    const int64_t view = g->panels ? i : 0;
+    const double row = g->height + g->label + g->size + g->gap;
+    const double x = SONDE__MARGIN + (double)(i % g->columns) * (g->cell + g->gap);
+    const double y = top + (double)(i / g->columns) * row + g->label;
+    sonde__plot_box box = {0};
+
+    fit(&g->pictures[view], g->cell, g->height, &box.w, &box.h);
+    box.x = floor(x + (g->cell - box.w) / 2);
+    box.y = y + floor((g->height - box.h) / 2);
+    draw_picture(scene, &g->pictures[view], i - view, g->span[view], g->colours[view],
+                 box);
+    if (g->panels) {
+        draw_panel(g, scene, i, box, x);
+    }
+    if (label_of(g, i) != NULL) {
         sonde__plot_lines lines = sonde__plot_wrap(
-            scene, plot->panels[i].title, SONDE__FONT_LABEL, r->side, TITLE_LINES);
+            scene, label_of(g, i), SONDE__FONT_LABEL, g->cell, LABEL_LINES);
 
         sonde__plot_lines_draw(scene, &lines, SONDE__FONT_LABEL, SONDE__INK,
-                               (sonde__plot_place){.x = middle,
-                                                   .y = box.y - 6,
+                               (sonde__plot_place){.x = x + g->cell / 2,
+                                                   .y = box.y - 4,
                                                    .align_x = SONDE__CENTRE,
                                                    .align_y = SONDE__BOTTOM});
         sonde__plot_lines_fini(&lines);
     }
-    (void)snprintf(size, sizeof size, "%lld \xc3\x97 %lld%s", (long long)pictures->width,
-                   (long long)pictures->height, pictures->channels == 3 ? ", RGB" : "");
-    sonde__plot_text(scene, size, SONDE__FONT_TEXT, SONDE__MUTED,
-                     (sonde__plot_place){.x = middle,
-                                         .y = box.y + box.h + 8,
-                                         .align_x = SONDE__CENTRE,
-                                         .maximum = r->side});
+}
+
+static sonde_err draw_gallery(gallery *g, const sonde_plot_page *options,
+                              sonde__plot_scene *scene, sonde_diag *diag)
+{
+    sonde__plot_page page = {0};
+    char note[120] = "";
+    sonde_err err = SONDE_OK;
+
+    SONDE__TRY(sonde__plot_page_begin(
+        scene, options, NULL, oddities_text(g->nan, g->infinite, note, sizeof note), 0,
+        &page, diag));
+    if (!lay_out(g, scene, page.space)) {
+        err = sonde__plot_no_room(scene, diag);
+        goto done;
+    }
+    const double height =
+        (double)g->rows * (g->height + g->label + g->size + g->gap) - g->gap;
+
+    if ((height + g->gap) * scene->scale > SONDE__PAGE_LONGEST) {
+        err = sonde__fail(diag, SONDE_EINVAL, "images", "more columns or fewer images",
+                          "%lld rows do not fit on a page", (long long)g->rows);
+        goto done;
+    }
+    for (int64_t i = 0; i < g->count; i++) {
+        draw_cell(g, scene, i, page.space.y);
+    }
+    err = sonde__plot_page_end(scene, &page, page.space.y + height, diag);
+done:
+    sonde__plot_page_fini(&page);
+    return err;
+}
+
+sonde_err sonde__plot_build_images(const void *description, sonde__plot_scene *scene,
+                                   sonde_diag *diag)
+{
+    const sonde_images_plot *const plot = description;
+    gallery g = {.labels = plot->labels, .gap = 16};
+
+    SONDE__TRY(read_view(&g, &plot->images, plot->colours, "images", diag));
+    if (plot->columns < 0) {
+        return sonde__fail(diag, SONDE_EINVAL, "columns", "1 or more", "%d",
+                           plot->columns);
+    }
+    g.columns = SONDE_MIN(plot->columns > 0 ? plot->columns : COLUMNS, g.count);
+    return draw_gallery(&g, &plot->page, scene, diag);
+}
+
+sonde_err sonde_plot_images(const char *path, const sonde_images_plot *plot,
+                            sonde_diag *diag)
+{
+    return sonde__plot_draw(path, &plot->page, sonde__plot_build_images, plot, diag);
 }
 
 sonde_err sonde__plot_build_panels(const void *description, sonde__plot_scene *scene,
                                    sonde_diag *diag)
 {
     const sonde_panels_plot *const plot = description;
-    row r = {0};
-    sonde__plot_page page = {0};
-    sonde__plot_oddities odd = {0};
-    char note[120] = "";
-    sonde_err err = read_panels(plot, &r, &odd, diag);
+    gallery g = {.panels = true,
+                 .arrows = plot->arrows,
+                 .labels = g.titles,
+                 .columns = (int64_t)plot->count,
+                 .gap = 56};
 
-    if (err != SONDE_OK) {
-        return err;
-    }
-    (void)sonde__plot_oddities_text(odd, note, sizeof note);
-    SONDE__TRY(sonde__plot_page_begin(scene, &plot->page, NULL, note, 0, &page, diag));
-    if (!lay_out_panels(plot, scene, page.space, &r)) {
-        sonde__plot_page_fini(&page);
-        return sonde__plot_no_room(scene, diag);
+    if (plot->count < 1 || plot->count > VIEWS_MAX || plot->panels == NULL) {
+        return sonde__fail(diag, SONDE_EINVAL, "panels", "1 to 8", "%zu", plot->count);
     }
     for (size_t i = 0; i < plot->count; i++) {
-        draw_panel(plot, scene, &r, i, page.space.y);
-        if (plot->arrows && i > 0) {
-            draw_arrow(scene,
-                       SONDE__MARGIN + (double)i * (r.side + PANEL_GAP) - PANEL_GAP / 2.0,
-                       page.space.y + r.title + r.height / 2);
-        }
+        char where[32] = "";
+
+        (void)snprintf(where, sizeof where, "panel %zu", i);
+        g.titles[i] = plot->panels[i].title;
+        SONDE__TRY(
+            read_view(&g, &plot->panels[i].image, plot->panels[i].colours, where, diag));
     }
-    err = sonde__plot_page_end(scene, &page, page.space.y + r.title + r.height + r.size,
-                               diag);
-    sonde__plot_page_fini(&page);
-    return err;
+    return draw_gallery(&g, &plot->page, scene, diag);
 }
 
 sonde_err sonde_plot_panels(const char *path, const sonde_panels_plot *plot,

@@ -1,5 +1,6 @@
 /*
- * page.h - the frame of every picture: title above, notes below, contents between.
+ * page.h - the frame of every picture: title above, notes below, contents between; the
+ * builders, and what they read: views as images, points of curves.
  *
  *     sonde__plot_page_begin -> draw into page.space -> sonde__plot_page_end
  *
@@ -10,6 +11,13 @@
 #define SONDE_PLOT_PAGE_H
 
 #include "plot/scene.h"
+
+#include <sonde/error.h>
+#include <sonde/plot.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 enum { SONDE__MARGIN = 24, SONDE__PAGE_WIDTH = 900, SONDE__PAGE_LONGEST = 32000 };
 
@@ -72,5 +80,60 @@ SONDE_API sonde_err sonde__plot_build_curves(const void *plot, sonde__plot_scene
                                              sonde_diag *diag);
 SONDE_API sonde_err sonde__plot_build_heatmap(const void *plot, sonde__plot_scene *scene,
                                               sonde_diag *diag);
+
+/* === images ======================================================================== */
+
+/* Images of one size in a view, for any order of its axes. */
+typedef struct sonde__plot_pictures {
+    const sonde_view *view; /* borrowed */
+    int64_t count, channels, height, width;
+    int64_t step[4]; /* in elements, to the next image, channel, row, column */
+} sonde__plot_pictures;
+
+/* Reads (N, H, W), (N, C, H, W) or (N, H, W, C) if batch; the same without N if not.
+ * where names the view in diag. */
+SONDE_API sonde_err sonde__plot_pictures_of(const sonde_view *view, bool batch,
+                                            const char *where, sonde__plot_pictures *out,
+                                            sonde_diag *diag);
+
+/* The values that span the colours. */
+typedef struct sonde__plot_span {
+    double low, high;
+} sonde__plot_span;
+
+/* Image i as (rows, columns) pixels, at most its own size. Each pixel is the mean of its
+ * part of the image, or the colour of NaN if the part has one. Returned new; NULL: out of
+ * memory. */
+SONDE_API uint32_t *sonde__plot_picture_pixels(const sonde__plot_pictures *pictures,
+                                               int64_t i, sonde__plot_span span,
+                                               sonde_colours colours, int columns,
+                                               int rows);
+
+/* === points of curves ============================================================== */
+
+/* How a point can be drawn. */
+typedef enum sonde__plot_mark {
+    SONDE__MARK_POINT,
+    SONDE__MARK_NAN,
+    SONDE__MARK_ABOVE, /* +Inf, and beyond 1e300 */
+    SONDE__MARK_BELOW  /* -Inf, below -1e300, and <= 0 on a logarithmic axis */
+} sonde__plot_mark;
+
+typedef struct sonde__plot_series {
+    size_t count;
+    double *x, *y;     /* (count) */
+    double *smooth;    /* (count), NaN in gaps; NULL: not smoothed */
+    bool ascending;    /* x never falls */
+    bool whole;        /* all x are integers */
+    uint64_t marks[4]; /* number of points of each kind */
+} sonde__plot_series;
+
+/* where names the series in diag. On failure there is nothing to free. */
+SONDE_API sonde_err sonde__plot_series_read(const sonde_plot_series *series, bool log_y,
+                                            double smooth, const char *where,
+                                            sonde__plot_series *out, sonde_diag *diag);
+SONDE_API void sonde__plot_series_fini(sonde__plot_series *series);
+
+sonde__plot_mark sonde__plot_mark_of(double y, bool log_y);
 
 #endif

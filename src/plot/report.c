@@ -4,11 +4,10 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "base/whole_file.h"
-#include "plot/compose.h"
-#include "plot/curve.h"
-#include "base/given.h"
 #include "base/point.h"
+#include "base/whole_file.h"
+#include "plot/axes.h"
+#include "plot/report.h"
 
 #include <sonde/error.h>
 #include <sonde/report.h>
@@ -21,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PLACES = 8, TENSORS = 200 };
+enum { TENSORS = 200 }; /* that are shown */
 
 /* --- findings by rule --------------------------------------------------------------- */
 
@@ -52,22 +51,6 @@ static const sonde_rule *rule_of(const sonde_rules *rules, const char *name)
         }
     }
     return NULL;
-}
-
-static int by_weight(const void *a, const void *b)
-{
-    const sonde__report_group *x = a, *y = b;
-
-    if (x->worst != y->worst) {
-        return x->worst > y->worst ? -1 : 1;
-    }
-    if (x->first != y->first) {
-        return x->first < y->first ? -1 : 1;
-    }
-    if (x->count != y->count) { /* naming one tensor is more specific than naming all */
-        return x->count < y->count ? -1 : 1;
-    }
-    return strcmp(x->name, y->name);
 }
 
 /* A value is better known as the output of a module than as the input of the next one. */
@@ -101,47 +84,21 @@ static void choose_lead(const sonde__report *report, const sonde__report_group *
     group->member[0] = member;
 }
 
-/* Puts the groups in the order of sonde_findings_sort; groups of the same weight stay in
- * theirs. */
-static bool order_groups(sonde__report *report)
-{
-    const size_t count = report->group_count;
-    sonde_finding *heads = sonde__calloc(count + 1, sizeof *heads);
-    sonde__report_group *ordered = sonde__calloc(report->count + 1, sizeof *ordered);
-    bool good = heads != NULL && ordered != NULL;
-
-    for (size_t i = 0; good && i < count; i++) {
-        heads[i] = (sonde_finding){.rule = report->groups[i].name,
-                                   .severity = report->groups[i].worst,
-                                   .step = report->groups[i].first,
-                                   .because_of = report->groups[i].because_of};
-    }
-    good = good && sonde_findings_sort(heads, count);
-    for (size_t i = 0; good && i < count; i++) {
-        for (size_t k = 0; k < count; k++) {
-            if (strcmp(report->groups[k].name, heads[i].rule) == 0) {
-                ordered[i] = report->groups[k];
-            }
-        }
-    }
-    sonde__free(heads);
-    if (!good) {
-        sonde__free(ordered);
-        return false;
-    }
-    sonde__free(report->groups);
-    report->groups = ordered;
-    return true;
-}
-
+/* Rules in the order of their first findings. */
 static sonde_err group_findings(sonde__report *report, sonde_diag *diag)
 {
     size_t used = 0;
 
-    report->findings = sonde_rules_findings(report->rules, &report->count);
+    const sonde_finding *found = sonde_rules_findings(report->rules, &report->count);
+
+    report->findings = sonde__calloc(report->count + 1, sizeof *report->findings);
     report->groups = sonde__calloc(report->count + 1, sizeof *report->groups);
     report->members = sonde__calloc(report->count + 1, sizeof *report->members);
-    if (report->groups == NULL || report->members == NULL) {
+    if (report->findings == NULL || report->groups == NULL || report->members == NULL) {
+        return sonde__fail_nomem(diag, "a report");
+    }
+    memcpy(report->findings, found, report->count * sizeof *found);
+    if (!sonde_findings_sort(report->findings, report->count)) {
         return sonde__fail_nomem(diag, "a report");
     }
     for (size_t i = 0; i < report->count; i++) {
@@ -154,10 +111,6 @@ static sonde_err group_findings(sonde__report *report, sonde_diag *diag)
         group->last = SONDE_MAX(group->last, finding->last_step);
         group->because_of =
             group->because_of == finding->because_of ? group->because_of : 0;
-    }
-    qsort(report->groups, report->group_count, sizeof *report->groups, by_weight);
-    if (!order_groups(report)) {
-        return sonde__fail_nomem(diag, "a report");
     }
     for (size_t i = 0; i < report->group_count; i++) {
         sonde__report_group *group = &report->groups[i];
@@ -216,7 +169,7 @@ static size_t choose_tensors(const sonde__report *report, const size_t *findings
     size_t chosen = 0;
 
     for (int turn = 0; turn < 2; turn++) {
-        for (uint32_t id = 0; id < count && chosen < report->options.tensors; id++) {
+        for (uint32_t id = 0; id < count && chosen < TENSORS; id++) {
             if (!shown[id] && is_candidate(report, findings, id) &&
                 (findings[id] > 0) == (turn == 0)) {
                 shown[id] = true;
@@ -232,15 +185,11 @@ static void draw_name(sonde__report *report, const sonde_tensor_info *info)
     sonde_text *page = &report->page;
     char shape[128];
 
-    sonde_text_format(page, "<td><code>");
-    sonde__report_html_text(page, info->name);
-    sonde_text_format(page, "</code></td><td>%s</td><td class=\"n\">",
-                      info->role == SONDE_ROLE_ACTIVATION_GRADIENT
-                          ? "gradient"
-                          : sonde_role_name(info->role));
-    sonde__report_html_text(
-        page, sonde_shape_text(info->rank, info->shape, shape, sizeof shape));
-    sonde_text_format(page, "</td>");
+    sonde__report_put(
+        page, "<td><code>%e</code></td><td>%s</td><td class=\"n\">%e</td>", info->name,
+        info->role == SONDE_ROLE_ACTIVATION_GRADIENT ? "gradient"
+                                                     : sonde_role_name(info->role),
+        sonde_shape_text(info->rank, info->shape, shape, sizeof shape));
 }
 
 /* FNV-1a over the numbers of a line: equal for two names of the same values. */
@@ -283,21 +232,17 @@ static void draw_cells(sonde_text *page, const sonde__report_track *track)
 {
     sonde_text_format(page, "<td>");
     sonde__report_spark_draw(page, track);
-    sonde_text_format(page, "</td><td class=\"n\">");
+    sonde_text_add(page, "</td><td class=\"n\">");
     if (track->low <= track->high) {
-        sonde__report_html_number(page, track->low, 3);
-        sonde_text_format(page, " … ");
-        sonde__report_html_number(page, track->high, 3);
+        sonde__report_put(page, "%h … %h", track->low, track->high);
     }
-    sonde_text_format(page, "</td><td class=\"n\">");
+    sonde_text_add(page, "</td><td class=\"n\">");
     if (track->bad > 0) {
-        sonde_text_format(page, "<em>NaN, ∞ at ");
-        sonde__report_html_count(page, track->bad);
-        sonde_text_format(page, "</em>");
+        sonde__report_put(page, "<em>NaN, ∞ at %n</em>", track->bad);
     } else if (isfinite(track->last)) {
-        sonde__report_html_number(page, track->last, 3);
+        sonde__report_put(page, "%h", track->last);
     }
-    sonde_text_format(page, "</td></tr>\n");
+    sonde_text_add(page, "</td></tr>\n");
 }
 
 static sonde_err draw_row(sonde__report *report, table *tensors, uint32_t id,
@@ -354,14 +299,13 @@ static void draw_rest(sonde__report *report, const table *tensors, size_t chosen
         all += is_candidate(report, tensors->findings, id);
     }
     if (all > chosen) {
-        sonde_text_format(page, "<p class=\"more\">and ");
-        sonde__report_html_count(page, all - chosen);
-        sonde_text_format(page, " more without findings</p>\n");
+        sonde__report_put(page, "<p class=\"more\">and %n more without findings</p>\n",
+                          all - chosen);
     }
     if (tensors->known > 0) {
-        sonde_text_format(page, "<p class=\"more\">and ");
-        sonde__report_html_count(page, tensors->known);
-        sonde_text_format(page, " with the same values as one above</p>\n");
+        sonde__report_put(
+            page, "<p class=\"more\">and %n with the same values as one above</p>\n",
+            tensors->known);
     }
 }
 
@@ -400,25 +344,18 @@ static void draw_rule(sonde__report *report, const sonde_rule_account *account)
 {
     sonde_text *page = &report->page;
 
-    sonde_text_format(page, "<li><b>");
-    sonde__report_html_text(page, account->rule->name);
-    sonde_text_format(page, "</b> <span>");
-    if (!account->judged) {
-        sonde__report_html_text(page, account->lacked);
+    sonde__report_put(page, "<li><b>%e</b> <span>", account->rule->name);
+    if (account->judged) {
+        sonde__report_put(page, "%c at %c", account->tensors, "tensor", account->steps,
+                          "step");
     } else {
-        sonde__report_html_count(page, account->tensors);
-        sonde_text_format(page, " %s at ", account->tensors == 1 ? "tensor" : "tensors");
-        sonde__report_html_count(page, account->steps);
-        sonde_text_format(page, " %s", account->steps == 1 ? "step" : "steps");
+        sonde__report_put(page, "%e", account->lacked);
     }
-    sonde_text_format(page, "</span>");
+    sonde_text_add(page, "</span>");
     if (account->findings > 0) {
-        sonde_text_format(page, " <em>");
-        sonde__report_html_count(page, account->findings);
-        sonde_text_format(page, " %s</em>",
-                          account->findings == 1 ? "finding" : "findings");
+        sonde__report_put(page, " <em>%c</em>", account->findings, "finding");
     }
-    sonde_text_format(page, "</li>\n");
+    sonde_text_add(page, "</li>\n");
 }
 
 static void draw_rules(sonde__report *report, bool judged, const char *head)
@@ -455,18 +392,16 @@ static void draw_judged(sonde__report *report)
 static void draw_fact(sonde__report *report, const char *name, const char *text)
 {
     if (text[0] != '\0') {
-        sonde_text_format(&report->page, "<div><dt>%s</dt><dd>", name);
-        sonde__report_html_text(&report->page, text);
-        sonde_text_format(&report->page, "</dd></div>\n");
+        sonde__report_put(&report->page, "<div><dt>%s</dt><dd>%e</dd></div>\n", name,
+                          text);
     }
 }
 
 static void draw_count(sonde__report *report, const char *name, uint64_t count)
 {
     if (count > 0) {
-        sonde_text_format(&report->page, "<div><dt>%s</dt><dd>", name);
-        sonde__report_html_count(&report->page, count);
-        sonde_text_format(&report->page, "</dd></div>\n");
+        sonde__report_put(&report->page, "<div><dt>%s</dt><dd>%n</dd></div>\n", name,
+                          count);
     }
 }
 
@@ -581,9 +516,6 @@ static void draw_facts(sonde__report *report)
 
 static const char *name_of(const sonde__report *report)
 {
-    if (report->options.title != NULL) {
-        return report->options.title;
-    }
     if (report->info.model[0] != '\0') {
         return report->info.model;
     }
@@ -601,16 +533,14 @@ static void draw_head(sonde__report *report)
               "initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light "
               "dark\">\n<meta http-equiv=\"Content-Security-Policy\" "
               "content=\"default-src 'none'; style-src 'unsafe-inline'\">\n<title>");
-    sonde__report_html_text(page, name_of(report));
-    sonde_text_format(page, " – Sonde</title>\n<style>\n");
+    sonde__report_put(page, "%e – Sonde</title>\n<style>\n", name_of(report));
     for (size_t i = 0; sonde__report_style[i] != NULL; i++) {
         sonde_text_add(page, sonde__report_style[i]);
     }
-    sonde_text_format(page,
+    sonde__report_put(page,
                       "</style>\n</head>\n<body>\n<header><p class=\"kind\">Sonde report"
-                      "</p><h1>");
-    sonde__report_html_text(page, name_of(report));
-    sonde_text_format(page, "</h1></header>\n<main>\n");
+                      "</p><h1>%e</h1></header>\n<main>\n",
+                      name_of(report));
 }
 
 static sonde_err draw_page(sonde__report *report, sonde_diag *diag)
@@ -646,20 +576,13 @@ static sonde_err find_steps(sonde__report *report, sonde_diag *diag)
 }
 
 sonde_err sonde_report_write(const char *path, sonde_trial *trial, sonde_rules *rules,
-                             const sonde_report_options *given, sonde_diag *diag)
+                             sonde_diag *diag)
 {
     SONDE__NEEDS(diag, path, trial, rules);
-    sonde_report_options taken;
-    SONDE__TAKE(sonde_report_options, &taken, given, diag);
-    sonde__report report = {.trial = trial,
-                            .catalogue = sonde_trial_catalogue(trial),
-                            .rules = rules,
-                            .options = taken};
+    sonde__report report = {
+        .trial = trial, .catalogue = sonde_trial_catalogue(trial), .rules = rules};
     sonde_err err = SONDE_OK;
 
-    report.options.places = report.options.places > 0 ? report.options.places : PLACES;
-    report.options.tensors =
-        report.options.tensors > 0 ? report.options.tensors : TENSORS;
     sonde_trial_describe(trial, &report.info);
     SONDE__TRY_DONE(find_steps(&report, diag));
     SONDE__TRY_DONE(group_findings(&report, diag));
@@ -667,6 +590,7 @@ sonde_err sonde_report_write(const char *path, sonde_trial *trial, sonde_rules *
     err = sonde__whole_put(path, report.page.data, report.page.length, diag);
 done:
     sonde_text_fini(&report.page);
+    sonde__free(report.findings);
     sonde__free(report.groups);
     sonde__free(report.members);
     return err;

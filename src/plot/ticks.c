@@ -4,7 +4,7 @@
  * All labels of one axis share their unit (k, M, G, T, or a power of ten) and number of
  * decimals, so that they can be compared at a glance.
  */
-#include "plot/ticks.h"
+#include "plot/axes.h"
 #include "base/macros.h"
 #include "base/point.h"
 

@@ -5,8 +5,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "plot/compose.h"
-#include "plot/curve.h"
+#include "plot/report.h"
 
 #include <sonde/error.h>
 
@@ -62,10 +61,10 @@ static tally count_all(const sonde__report *report)
     return all;
 }
 
-static void draw_number(sonde_text *page, size_t count, const char *one, const char *many)
+/* A step as a count. */
+static uint64_t step_count(int64_t step)
 {
-    sonde__report_html_count(page, count);
-    sonde_text_format(page, " %s", count == 1 ? one : many);
+    return (uint64_t)SONDE_MAX(step, 0);
 }
 
 /* "12 rules judged up to 40 tensors over steps 0 to 99". */
@@ -74,21 +73,16 @@ static void draw_scope(sonde__report *report, const tally *all)
     sonde_text *page = &report->page;
     int64_t first = 0, last = 0;
 
-    draw_number(page, all->judged, "rule", "rules");
-    sonde_text_format(page, " judged");
+    sonde__report_put(page, "%c judged", all->judged, "rule");
     if (sonde_rules_window(report->rules, &first, &last)) {
-        sonde_text_format(page, " steps ");
-        sonde__report_html_count(page, (uint64_t)SONDE_MAX(first, 0));
-        sonde_text_format(page, " to ");
-        sonde__report_html_count(page, (uint64_t)SONDE_MAX(last, 0));
+        sonde__report_put(page, " steps %n to %n", step_count(first), step_count(last));
     }
     if (all->silent > 0) {
-        sonde_text_format(page, "; <a href=\"#rules\">");
-        draw_number(page, all->silent, "rule", "rules");
-        sonde_text_format(page, " lacked the data %s</a>",
+        sonde__report_put(page, "; <a href=\"#rules\">%c lacked the data %s</a>",
+                          all->silent, "rule",
                           all->silent == 1 ? "it needs" : "they need");
     }
-    sonde_text_format(page, ".");
+    sonde_text_add(page, ".");
 }
 
 static void draw_sound(sonde__report *report, const tally *all)
@@ -127,26 +121,18 @@ static void draw_wrong(sonde__report *report, const tally *all)
 
     sonde_text_format(page, "<section class=\"verdict %s\"><h2>%s</h2><p class=\"lead\">",
                       classes[worst], heads[worst]);
-    sonde_text_format(page, "Look first at step ");
-    sonde__report_html_count(page, (uint64_t)SONDE_MAX(group->first, 0));
+    sonde__report_put(page, "Look first at step %n", step_count(group->first));
     if (first->mode != SONDE_MODE_GLOBAL && first->mode_step != first->step) {
-        sonde_text_format(page, " (%s %lld)", sonde_mode_name(first->mode),
-                          (long long)first->mode_step);
+        sonde__report_put(page, " (%s %d)", sonde_mode_name(first->mode),
+                          first->mode_step);
     }
     if (first->tensor[0] != '\0') {
-        sonde_text_format(page, ", <code>");
-        sonde__report_html_text(page, first->tensor);
-        sonde_text_format(page, "</code>");
+        sonde__report_put(page, ", <code>%e</code>", first->tensor);
     }
-    sonde_text_format(page, ": <a href=\"#r0\">");
-    sonde__report_html_text(page, group->name);
-    sonde_text_format(page, "</a></p><p>");
-    draw_number(page, report->count, "finding", "findings");
-    sonde_text_format(page, " of ");
-    draw_number(page, report->group_count, "rule", "rules");
-    sonde_text_format(page, ". ");
+    sonde__report_put(page, ": <a href=\"#r0\">%e</a></p><p>%c of %c. ", group->name,
+                      report->count, "finding", report->group_count, "rule");
     draw_scope(report, all);
-    sonde_text_format(page, "</p>");
+    sonde_text_add(page, "</p>");
 }
 
 void sonde__report_verdict(sonde__report *report)
@@ -158,20 +144,19 @@ void sonde__report_verdict(sonde__report *report)
     } else {
         draw_wrong(report, &all);
     }
-    if (report->info.status == SONDE_RUN_RUNNING) {
-        sonde_text_format(&report->page,
-                          "<p class=\"state\">The run is still being recorded; this "
-                          "page shows its state so far.</p>");
-    } else if (report->info.status == SONDE_RUN_CRASHED && report->info.foreign) {
-        sonde_text_format(&report->page,
-                          "<p class=\"state\">No end was written, and no step for "
-                          "long: the program has gone, or writes very rarely.</p>");
-    } else if (report->info.status == SONDE_RUN_CRASHED) {
-        sonde_text_format(&report->page,
-                          "<p class=\"state\">The recording stopped without an end: "
-                          "the program crashed or was killed.</p>");
+    if (report->info.status != SONDE_RUN_ENDED) {
+        const bool foreign = report->info.foreign;
+
+        sonde__report_put(&report->page, "<p class=\"state\">%s</p>",
+                          report->info.status == SONDE_RUN_RUNNING
+                              ? "The run is still being recorded; this page shows its "
+                                "state so far."
+                          : foreign ? "No end was written, and no step for long: the "
+                                      "program has gone, or writes very rarely."
+                                    : "The recording stopped without an end: the program "
+                                      "crashed or was killed.");
     }
-    sonde_text_format(&report->page, "</section>\n");
+    sonde_text_add(&report->page, "</section>\n");
 }
 
 /* --- when --------------------------------------------------------------------------- */
@@ -188,7 +173,7 @@ static void draw_lane(sonde__report *report, const sonde__report_group *group)
     sonde_text *page = &report->page;
 
     sonde_text_format(page, "<span class=\"lane\">");
-    for (size_t i = 0; i < group->count && i < report->options.places; i++) {
+    for (size_t i = 0; i < group->count && i < SONDE__REPORT_PLACES; i++) {
         const sonde_finding *finding = &report->findings[group->member[i]];
         const double left = fmin(fmax(place(report, finding->step), 0.0), 100.0);
         const double right =
@@ -213,12 +198,11 @@ void sonde__report_when(sonde__report *report)
     for (size_t i = 0; i < report->group_count; i++) {
         const sonde__report_group *group = &report->groups[i];
 
-        sonde_text_format(page, "<a href=\"#r%zu\"><span class=\"name\">", i);
-        sonde__report_html_text(page, group->name);
-        sonde_text_format(page, "</span>");
+        sonde__report_put(page, "<a href=\"#r%d\"><span class=\"name\">%e</span>",
+                          (int64_t)i, group->name);
         draw_lane(report, group);
-        sonde_text_format(page, "<span class=\"from\">step %lld</span></a>\n",
-                          (long long)group->first);
+        sonde__report_put(page, "<span class=\"from\">step %d</span></a>\n",
+                          group->first);
     }
     sonde_text_format(page, "</nav>\n");
 }
@@ -295,23 +279,17 @@ static void draw_where(sonde__report *report, const sonde_finding *finding)
         id != SONDE_NO_TENSOR ? sonde_catalogue_info(report->catalogue, id) : NULL;
 
     if (finding->tensor[0] == '\0') {
-        sonde_text_format(page, "the whole run");
+        sonde_text_add(page, "the whole run");
         return;
     }
-    sonde_text_format(page, "<code>");
-    sonde__report_html_text(page, finding->tensor);
-    sonde_text_format(page, "</code>");
+    sonde__report_put(page, "<code>%e</code>", finding->tensor);
     if (info != NULL) {
         char shape[128];
 
-        sonde_text_format(page, " <small>%s ", sonde_role_name(info->role));
-        sonde__report_html_text(
-            page, sonde_shape_text(info->rank, info->shape, shape, sizeof shape));
-        if (info->module[0] != '\0') {
-            sonde_text_format(page, ", module ");
-            sonde__report_html_text(page, info->module);
-        }
-        sonde_text_format(page, "</small>");
+        (void)sonde_shape_text(info->rank, info->shape, shape, sizeof shape);
+        sonde__report_put(page, " <small>%s %e%s%e</small>", sonde_role_name(info->role),
+                          shape, info->module[0] != '\0' ? ", module " : "",
+                          info->module);
     }
 }
 
@@ -319,17 +297,14 @@ static void draw_time(sonde__report *report, const sonde_finding *finding)
 {
     sonde_text *page = &report->page;
 
-    sonde_text_format(page, "step ");
-    sonde__report_html_count(page, (uint64_t)SONDE_MAX(finding->step, 0));
+    sonde__report_put(page, "step %n", step_count(finding->step));
     if (finding->mode != SONDE_MODE_GLOBAL && finding->mode_step != finding->step) {
-        sonde_text_format(page, " <small>of %s: %lld</small>",
-                          sonde_mode_name(finding->mode), (long long)finding->mode_step);
+        sonde__report_put(page, " <small>of %s: %d</small>",
+                          sonde_mode_name(finding->mode), finding->mode_step);
     }
     if (finding->steps > 1) {
-        sonde_text_format(page, " and ");
-        sonde__report_html_count(page, finding->steps - 1);
-        sonde_text_format(page, " more, up to step ");
-        sonde__report_html_count(page, (uint64_t)SONDE_MAX(finding->last_step, 0));
+        sonde__report_put(page, " and %n more, up to step %n", finding->steps - 1,
+                          step_count(finding->last_step));
     }
 }
 
@@ -339,7 +314,7 @@ static void draw_words(sonde_text *page, const char *text)
     for (const char *p = text; *p != '\0'; p++) {
         const char letter[2] = {*p == '_' ? ' ' : *p, '\0'};
 
-        sonde__report_html_text(page, letter);
+        sonde__report_put(page, "%e", letter);
     }
 }
 
@@ -351,16 +326,12 @@ static void draw_size(sonde__report *report, const sonde_finding *finding)
     const double times = value > threshold ? value / threshold : threshold / value;
 
     draw_words(page, finding->statistic);
-    sonde_text_format(page, " ");
-    sonde__report_html_number(page, value, 4);
-    sonde_text_format(page, " <small>threshold ");
-    sonde__report_html_number(page, threshold, 4);
+    sonde__report_put(page, " %g <small>threshold %g", value, threshold);
     if (value > 0.0 && threshold > 0.0 && isfinite(times) && times >= 1.95) {
-        sonde_text_format(page, ": ");
-        sonde__report_html_number(page, floor(times + 0.5), 4);
-        sonde_text_format(page, " times %s", value > threshold ? "above" : "below");
+        sonde__report_put(page, ": %g times %s", floor(times + 0.5),
+                          value > threshold ? "above" : "below");
     }
-    sonde_text_format(page, "</small>");
+    sonde_text_add(page, "</small>");
 }
 
 /* One row of the list of places after the first. */
@@ -372,13 +343,10 @@ static sonde_err draw_row(sonde__report *report, const sonde_finding *finding,
 
     sonde_text_format(page, "<tr><td>");
     draw_where(report, finding);
-    sonde_text_format(page, "</td><td class=\"n\">");
-    sonde__report_html_count(page, (uint64_t)SONDE_MAX(finding->step, 0));
-    sonde_text_format(page, "</td><td class=\"n\">");
-    sonde__report_html_count(page, finding->steps);
-    sonde_text_format(page, "</td><td class=\"n\">");
-    sonde__report_html_number(page, finding->value, 4);
-    sonde_text_format(page, "</td><td>");
+    sonde__report_put(page,
+                      "</td><td class=\"n\">%n</td><td class=\"n\">%n</td>"
+                      "<td class=\"n\">%g</td><td>",
+                      step_count(finding->step), finding->steps, finding->value);
     if (id != SONDE_NO_TENSOR && report->any_step) {
         bool same = false;
         const sonde__report_quantity quantity = sonde__report_quantity_of(
@@ -401,7 +369,7 @@ static sonde_err draw_others(sonde__report *report, const sonde__report_group *g
                              sonde_diag *diag)
 {
     sonde_text *page = &report->page;
-    const size_t most = group->because_of != 0 ? 1 : report->options.places;
+    const size_t most = group->because_of != 0 ? 1 : SONDE__REPORT_PLACES;
     const size_t shown = SONDE_MIN(group->count, most);
 
     if (group->count < 2) {
@@ -421,11 +389,8 @@ static sonde_err draw_others(sonde__report *report, const sonde__report_group *g
         sonde_text_format(page, "</tbody></table></div>\n");
     }
     if (group->count > shown) {
-        sonde_text_format(page, "<p class=\"more\">and ");
-        sonde__report_html_count(page, group->count - shown);
-        sonde_text_format(page, " more, up to step ");
-        sonde__report_html_count(page, (uint64_t)SONDE_MAX(group->last, 0));
-        sonde_text_format(page, "</p>\n");
+        sonde__report_put(page, "<p class=\"more\">and %n more, up to step %n</p>\n",
+                          group->count - shown, step_count(group->last));
     }
     return SONDE_OK;
 }
@@ -444,11 +409,11 @@ static void draw_cause(sonde__report *report, const sonde_finding *finding)
             if (cause->id != finding->because_of) {
                 continue;
             }
-            sonde_text_format(page, "<div><dt>Because of</dt><dd><a href=\"#r%zu\">", i);
-            sonde__report_html_text(page, cause->rule);
-            sonde_text_format(page, "</a> in ");
+            sonde__report_put(page,
+                              "<div><dt>Because of</dt><dd><a href=\"#r%d\">%e</a> in ",
+                              (int64_t)i, cause->rule);
             draw_where(report, cause);
-            sonde_text_format(page, "</dd></div>");
+            sonde_text_add(page, "</dd></div>");
         }
     }
 }
@@ -459,9 +424,7 @@ static void draw_what(sonde__report *report, const sonde__report_group *group,
     sonde_text *page = &report->page;
 
     if (group->rule != NULL) {
-        sonde_text_format(page, "<p class=\"summary\">");
-        sonde__report_html_text(page, group->rule->summary);
-        sonde_text_format(page, "</p>\n");
+        sonde__report_put(page, "<p class=\"summary\">%e</p>\n", group->rule->summary);
     }
     sonde_text_format(page, "<dl class=\"facts\"><div><dt>Where</dt><dd>");
     draw_where(report, finding);
@@ -471,18 +434,16 @@ static void draw_what(sonde__report *report, const sonde__report_group *group,
     draw_size(report, finding);
     sonde_text_format(page, "</dd></div>");
     draw_cause(report, finding);
-    sonde_text_format(page, "</dl>\n<p class=\"message\">");
-    sonde__report_html_text(page, finding->message);
+    sonde__report_put(page, "</dl>\n<p class=\"message\">%e", finding->message);
     if (finding->raised_step > 0) {
-        sonde_text_format(page, " It was a %s until step %lld.",
+        sonde__report_put(page, " It was a %s until step %d.",
                           sonde_severity_name(finding->raised_from),
-                          (long long)finding->raised_step);
+                          finding->raised_step);
     }
     if (finding->resolved_step > 0) {
-        sonde_text_format(page, " It is resolved since step %lld.",
-                          (long long)finding->resolved_step);
+        sonde__report_put(page, " It is resolved since step %d.", finding->resolved_step);
     }
-    sonde_text_format(page, "</p>\n");
+    sonde_text_add(page, "</p>\n");
 }
 
 static sonde_err draw_card(sonde__report *report, size_t i, sonde_diag *diag)
@@ -494,25 +455,21 @@ static sonde_err draw_card(sonde__report *report, size_t i, sonde_diag *diag)
     const char *severity = sonde_severity_name(group->worst);
     sonde_text *page = &report->page;
 
-    sonde_text_format(
-        page,
-        "<article class=\"card %s\" id=\"r%zu\"><h3><span class=\"badge %s\">%s"
-        "</span> ",
-        severity, i, severity, severity);
-    sonde__report_html_text(page, group->name);
-    sonde_text_format(page, "</h3>\n");
+    sonde__report_put(page,
+                      "<article class=\"card %s\" id=\"r%d\"><h3><span class=\"badge "
+                      "%s\">%s</span> %e</h3>\n",
+                      severity, (int64_t)i, severity, severity, group->name);
     draw_what(report, group, finding);
     if (id != SONDE_NO_TENSOR && report->any_step) {
         SONDE__TRY(draw_figure(report, id, finding, diag));
     }
-    sonde_text_format(page, "<p class=\"advice\"><b>What to try</b> ");
-    sonde__report_html_text(page, finding->advice);
-    sonde_text_format(page, "</p>\n");
+    sonde__report_put(page, "<p class=\"advice\"><b>What to try</b> %e</p>\n",
+                      finding->advice);
     SONDE__TRY(draw_others(report, group, diag));
     if (group->rule != NULL) {
-        sonde_text_format(page, "<details><summary>When this rule fires</summary><p>");
-        sonde__report_html_text(page, group->rule->condition);
-        sonde_text_format(page, "</p></details>\n");
+        sonde__report_put(
+            page, "<details><summary>When this rule fires</summary><p>%e</p></details>\n",
+            group->rule->condition);
     }
     sonde_text_format(page, "</article>\n");
     return SONDE_OK;

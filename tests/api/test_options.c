@@ -172,7 +172,6 @@ static void defaults_fill_the_caller_s_size(void **state)
     X(sonde_outfeed_options)                                                             \
     X(sonde_print_options)                                                               \
     X(sonde_recorder_options)                                                            \
-    X(sonde_report_options)                                                              \
     X(sonde_trial_cursor_options)                                                        \
     X(sonde_trial_options)                                                               \
     X(sonde_watch_options)

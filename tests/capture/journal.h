@@ -247,13 +247,15 @@ static inline sonde_save_config every(int64_t interval)
 static inline void save(sonde_hook *hook, const char *collection, int mode,
                         sonde_save_config config)
 {
-    assert_int_equal(sonde_hook_save(hook, collection, mode, &config, NULL), SONDE_OK);
+    assert_int_equal(sonde__observe_save(&hook->setup, collection, mode, &config, NULL),
+                     SONDE_OK);
 }
 
 static inline void include(sonde_hook *hook, const char *collection, const char *selector)
 {
-    assert_int_equal(sonde_hook_add_collection(hook, collection, NULL), SONDE_OK);
-    assert_int_equal(sonde_hook_include(hook, collection, selector, NULL), SONDE_OK);
+    assert_int_equal(sonde__observe_add_asked(&hook->setup, collection, NULL), SONDE_OK);
+    assert_int_equal(sonde__observe_include(&hook->setup, collection, selector, NULL),
+                     SONDE_OK);
 }
 
 /* The five tensors that the loops below record at every step, in this order. */

@@ -91,7 +91,7 @@ static void test_aliases(void **state)
 
     (void)state;
     save(hook, NULL, -1, every(2));
-    assert_int_equal(sonde_hook_add_collection(hook, "inputs", NULL), SONDE_OK);
+    assert_int_equal(sonde__observe_add_asked(&hook->setup, "inputs", NULL), SONDE_OK);
     assert_int_equal(produce(&source, hook, SONDE_MODE_TRAIN, 1, NULL), SONDE_OK);
     for (int i = 0; i < 3; i++) {
         step(&source, 0, GOOD);
@@ -206,7 +206,7 @@ static sonde_err make_all(void)
 
     config.when_nan = "@all";
     if (err == SONDE_OK) {
-        err = sonde_hook_save(hook, NULL, -1, &config, NULL);
+        err = sonde__observe_save(&hook->setup, NULL, -1, &config, NULL);
     }
     if (err == SONDE_OK) {
         err = produce(&source, hook, SONDE_MODE_TRAIN, 2, NULL);

@@ -129,7 +129,7 @@ static void check_vitals(sonde_trial *trial, size_t kind, bool large)
             fail_msg("%s has no vital signs at step %d", name, (int)step);
         }
     }
-    sonde_trial_free(steps);
+    sonde_release(steps);
     must(sonde_trial_tensor_steps(trial, id, SONDE_MODE_TRAIN, SONDE_HOW_RAW, &steps,
                                   &count, &diag));
     if (kinds[kind].small > 0) {
@@ -138,7 +138,7 @@ static void check_vitals(sonde_trial *trial, size_t kind, bool large)
             fail_msg("%s has %zu raw values", name, count);
         }
     }
-    sonde_trial_free(steps);
+    sonde_release(steps);
 }
 
 static void a_hook_records_what_the_page_says(void **state)

@@ -108,7 +108,8 @@ static void test_union(void **state)
     save(hook, NULL, -1, every(2));
     include(hook, "mine", "fc1.weight");
     save(hook, "mine", -1, every(3));
-    assert_int_equal(sonde_hook_reduce(hook, "mine", &sketch, NULL), SONDE_OK);
+    assert_int_equal(sonde__observe_reduce(&hook->setup, "mine", &sketch, NULL),
+                     SONDE_OK);
     include(hook, "again", "*.weight, relu1_output");
     save(hook, "again", -1, every(3));
     engine_mlp(&net, 8);
@@ -231,7 +232,8 @@ static void test_when_nan(void **state)
     include(hook, "reduced", "fc2_output");
     nan.when_nan = "loss_output";
     save(hook, "reduced", -1, nan);
-    assert_int_equal(sonde_hook_reduce(hook, "reduced", &means, NULL), SONDE_OK);
+    assert_int_equal(sonde__observe_reduce(&hook->setup, "reduced", &means, NULL),
+                     SONDE_OK);
     engine_mlp(&net, 4);
     sonde_nn_options_init(&options);
     options.gradient_accumulation = 2;

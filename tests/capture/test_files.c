@@ -224,7 +224,8 @@ static void test_smdebug_gaps(void **state)
 
     (void)state;
     assert_string_equal(hook->setup.layers[0].config.when_nan, "fc1.weight,loss");
-    assert_int_equal(sonde_hook_include(hook, "mine", "fc1.weight", NULL), SONDE_OK);
+    assert_int_equal(sonde__observe_include(&hook->setup, "mine", "fc1.weight", NULL),
+                     SONDE_OK);
     run_steps(hook, &net, 2);
     assert_steps("loss", 'r', SONDE_MODE_TRAIN, "0 1 ");
     assert_steps("fc1.weight", 'r', SONDE_MODE_TRAIN, "");
@@ -244,6 +245,42 @@ static void test_smdebug_never_filled(void **state)
     (void)declare_net(hook);
     assert_int_equal(begin_step(hook, &diag), SONDE_EINVAL);
     assert_string_equal(diag.found, "the collection includes nothing");
+    finish(hook);
+}
+
+/* A hook is configured further by parts of a file, which hold no options of the run. */
+static void test_parts(void **state)
+{
+    static const struct {
+        const char *text, *found;
+        sonde_err err;
+    } bad[] = {{"path: elsewhere", "unknown key 'path'", SONDE_EINVAL},
+               {"every: 0", "every is '0'", SONDE_EINVAL},
+               {"[every, 5]", "the configuration of a hook is none", SONDE_EINVAL},
+               {"collections: {mine: {include: 're:('}}", NULL, SONDE_EINVAL}};
+    sonde_hook *hook = parse("dry_run: true", NULL);
+    sonde_diag diag = {0};
+
+    (void)state;
+    for (size_t i = 0; i < SONDE_COUNT_OF(bad); i++) {
+        assert_int_equal(sonde_hook_configure(hook, bad[i].text, &diag), bad[i].err);
+        if (bad[i].found != NULL) {
+            assert_string_equal(diag.found, bad[i].found);
+        }
+    }
+    finish(hook); /* what was before a mistake stays: a collection without includes */
+    hook = parse("dry_run: true", NULL);
+    assert_int_equal(sonde_hook_configure(hook, "every: 3", NULL), SONDE_OK);
+    assert_int_equal(
+        sonde_hook_configure(
+            hook, "{collections: {ours: {include: [fc1.weight], train: {every: 2}}}}",
+            NULL),
+        SONDE_OK);
+    const five net = declare_net(hook);
+    run_steps(hook, &net, 4);
+    assert_steps("fc1.weight", 'r', SONDE_MODE_TRAIN, "0 2 3 ");
+    assert_steps("loss", 'r', SONDE_MODE_TRAIN, "0 3 ");
+    assert_int_equal(sonde_hook_configure(hook, "every: 1", NULL), SONDE_ESTATE);
     finish(hook);
 }
 
@@ -275,8 +312,8 @@ static const struct {
     {"path: a\nzzzzzz: 3\n",
      "hook.yaml:2: unknown key 'zzzzzz' (expected one of path, resume, "
      "ring_bytes, segment_bytes, segment_seconds, when_full, compress, "
-     "save_all, dry_run, vitals, include, vitals_every, collections, "
-     "wait_seconds, every, start_step, end_step, save_steps, when_nan, "
+     "save_all, dry_run, vitals, "
+     "vitals_every, wait_seconds, include, collections, every, start_step, end_step, save_steps, when_nan, "
      "train, eval, predict, global, ...)"},
     {"path: a\nevery: 0\n",
      "hook.yaml:2: every is '0' (expected a whole number from 1 to "
@@ -422,6 +459,7 @@ int main(void)
         cmocka_unit_test_setup(test_smdebug, journal_reset),
         cmocka_unit_test_setup(test_smdebug_gaps, journal_reset),
         cmocka_unit_test_setup(test_smdebug_never_filled, journal_reset),
+        cmocka_unit_test_setup(test_parts, journal_reset),
         cmocka_unit_test_setup(test_reductions, journal_reset),
         cmocka_unit_test_setup(test_mistakes, journal_reset),
         cmocka_unit_test_setup(test_load, journal_reset),

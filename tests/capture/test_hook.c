@@ -330,8 +330,9 @@ static void test_reductions(void **state)
 
     (void)state;
     save(hook, NULL, -1, every(2));
-    assert_int_equal(sonde_hook_reduce(hook, NULL, &means, NULL), SONDE_OK);
-    assert_int_equal(sonde_hook_reduce(hook, "biases", &both, NULL), SONDE_OK);
+    assert_int_equal(sonde__observe_reduce(&hook->setup, NULL, &means, NULL), SONDE_OK);
+    assert_int_equal(sonde__observe_reduce(&hook->setup, "biases", &both, NULL),
+                     SONDE_OK);
     include(hook, "mine", "fc1.*"); /* reduced as the hook says */
     save(hook, "mine", -1, every(3));
     run_steps(hook, &net, 4);
@@ -370,10 +371,13 @@ static void test_choices(void **state)
     (void)state;
     save(hook, NULL, -1, every(1));
     include(hook, "most", "@all");
-    assert_int_equal(sonde_hook_add_collection(hook, "most", NULL), SONDE_OK); /* again */
-    assert_int_equal(sonde_hook_exclude(hook, "most", "re:^gradient, loss", NULL),
+    assert_int_equal(sonde__observe_add_asked(&hook->setup, "most", NULL),
+                     SONDE_OK); /* again */
+    assert_int_equal(
+        sonde__observe_exclude(&hook->setup, "most", "re:^gradient, loss", NULL),
+        SONDE_OK);
+    assert_int_equal(sonde__observe_remove_collection(&hook->setup, "gradients", NULL),
                      SONDE_OK);
-    assert_int_equal(sonde_hook_remove_collection(hook, "gradients", NULL), SONDE_OK);
     run_steps(hook, &net, 1);
     assert_string_equal(collections_of(hook, net.output), "default,most");
     assert_string_equal(collections_of(hook, net.gradient), "");
@@ -393,11 +397,13 @@ static void test_modules(void **state)
     const char *const expected[] = {"mine", "", "", "mine", ""};
 
     (void)state;
-    assert_int_equal(sonde_hook_add_collection(hook, "mine", NULL), SONDE_OK);
-    assert_int_equal(sonde_hook_add_module(hook, "mine", "model.fc1", false, true, NULL),
-                     SONDE_OK);
-    assert_int_equal(sonde_hook_add_module(hook, "mine", "layer.0", true, true, NULL),
-                     SONDE_OK);
+    assert_int_equal(sonde__observe_add_asked(&hook->setup, "mine", NULL), SONDE_OK);
+    assert_int_equal(
+        sonde__observe_add_module(&hook->setup, "mine", "model.fc1", false, true, NULL),
+        SONDE_OK);
+    assert_int_equal(
+        sonde__observe_add_module(&hook->setup, "mine", "layer.0", true, true, NULL),
+        SONDE_OK);
     begin(hook);
     for (size_t i = 0; i < SONDE_COUNT_OF(ids); i++) {
         assert_string_equal(collections_of(hook, ids[i]), expected[i]);

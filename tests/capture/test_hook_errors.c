@@ -24,8 +24,9 @@ static void test_warnings(void **state)
     (void)declare_net(hook);
     include(hook, "mine", "conv*, fc*");
     include(hook, "none", "re:^conv");
-    assert_int_equal(sonde_hook_exclude(hook, "mine", "glob:x*", NULL), SONDE_OK);
-    assert_int_equal(sonde_hook_add_collection(hook, "buffers", NULL), SONDE_OK);
+    assert_int_equal(sonde__observe_exclude(&hook->setup, "mine", "glob:x*", NULL),
+                     SONDE_OK);
+    assert_int_equal(sonde__observe_add_asked(&hook->setup, "buffers", NULL), SONDE_OK);
     nan.when_nan = "y*";
     save(hook, "weights", SONDE_MODE_TRAIN, nan);
     begin(hook);
@@ -66,32 +67,38 @@ static void test_refusals(void **state)
     sonde_diag diag = {0};
 
     (void)state;
-    refused(sonde_hook_save(hook, NULL, -1, &config, &diag), SONDE_EINVAL, &diag,
-            "hook: every: 0 (expected 1 or more)");
+    refused(sonde__observe_save(&hook->setup, NULL, -1, &config, &diag), SONDE_EINVAL,
+            &diag, "hook: every: 0 (expected 1 or more)");
     config = sonde_save_config_unset();
     config.start_step = -3;
-    refused(sonde_hook_save(hook, "weights", 0, &config, &diag), SONDE_EINVAL, &diag,
-            "weights: start_step: -3 (expected 0 or more)");
+    refused(sonde__observe_save(&hook->setup, "weights", 0, &config, &diag), SONDE_EINVAL,
+            &diag, "weights: start_step: -3 (expected 0 or more)");
     config = sonde_save_config_unset();
     config.save_steps = (const int64_t[]){3, -1};
     config.save_step_count = 2;
-    refused(sonde_hook_save(hook, NULL, -1, &config, &diag), SONDE_EINVAL, &diag,
-            "hook: save_steps: -1 (expected 0 or more)");
+    refused(sonde__observe_save(&hook->setup, NULL, -1, &config, &diag), SONDE_EINVAL,
+            &diag, "hook: save_steps: -1 (expected 0 or more)");
     config = sonde_save_config_unset();
     config.when_nan = "re:(";
-    assert_int_equal(sonde_hook_save(hook, NULL, -1, &config, &diag), SONDE_EINVAL);
-    config = every(2);
-    refused(sonde_hook_save(hook, NULL, 4, &config, &diag), SONDE_EINVAL, &diag,
-            "hook: mode 4 (expected -1 or a sonde_mode)");
-    refused(sonde_hook_save(hook, "wieghts", -1, &config, &diag), SONDE_ENOTFOUND, &diag,
-            "wieghts: unknown collection 'wieghts' (expected weights)");
-    assert_int_equal(sonde_hook_include(hook, "weights", "re:(", &diag), SONDE_EINVAL);
-    assert_int_equal(sonde_hook_add_collection(hook, "", &diag), SONDE_EINVAL);
-    assert_int_equal(sonde_hook_remove_collection(hook, "none", &diag), SONDE_ENOTFOUND);
-    assert_int_equal(sonde_hook_add_module(hook, "weights", "", true, true, &diag),
+    assert_int_equal(sonde__observe_save(&hook->setup, NULL, -1, &config, &diag),
                      SONDE_EINVAL);
-    assert_int_equal(sonde_hook_reduce(
-                         hook, NULL, &(sonde_reduction_config){.stats = 1U << 30}, &diag),
+    config = every(2);
+    refused(sonde__observe_save(&hook->setup, NULL, 4, &config, &diag), SONDE_EINVAL,
+            &diag, "hook: mode 4 (expected -1 or a sonde_mode)");
+    refused(sonde__observe_save(&hook->setup, "wieghts", -1, &config, &diag),
+            SONDE_ENOTFOUND, &diag,
+            "wieghts: unknown collection 'wieghts' (expected weights)");
+    assert_int_equal(sonde__observe_include(&hook->setup, "weights", "re:(", &diag),
+                     SONDE_EINVAL);
+    assert_int_equal(sonde__observe_add_asked(&hook->setup, "", &diag), SONDE_EINVAL);
+    assert_int_equal(sonde__observe_remove_collection(&hook->setup, "none", &diag),
+                     SONDE_ENOTFOUND);
+    assert_int_equal(
+        sonde__observe_add_module(&hook->setup, "weights", "", true, true, &diag),
+        SONDE_EINVAL);
+    assert_int_equal(sonde__observe_reduce(&hook->setup, NULL,
+                                           &(sonde_reduction_config){.stats = 1U << 30},
+                                           &diag),
                      SONDE_EINVAL);
     for (int i = 4; i < 64; i++) {
         char name[16];
@@ -99,7 +106,7 @@ static void test_refusals(void **state)
         (void)snprintf(name, sizeof name, "c%d", i);
         include(hook, name, "@all");
     }
-    refused(sonde_hook_add_collection(hook, "c64", &diag), SONDE_ERANGE, &diag,
+    refused(sonde__observe_add_asked(&hook->setup, "c64", &diag), SONDE_ERANGE, &diag,
             "c64: one collection too many (expected at most 64 collections)");
     assert_int_equal(close_loop(hook), SONDE_OK);
 
@@ -133,7 +140,7 @@ static void test_first_step_refusals(void **state)
         "step after start_step)");
     config.end_step = 500;
     save(hook, "weights", SONDE_MODE_EVAL, config); /* still to be mended */
-    assert_int_equal(sonde_hook_add_collection(hook, "empty", NULL), SONDE_OK);
+    assert_int_equal(sonde__observe_add_asked(&hook->setup, "empty", NULL), SONDE_OK);
     refused(begin_step(hook, &diag), SONDE_EINVAL, &diag,
             "empty: the collection includes nothing (expected a selector or a module to "
             "include, or a built-in name)");
@@ -142,21 +149,28 @@ static void test_first_step_refusals(void **state)
     assert_non_null(strstr(diag.expected, "fc1.weight"));
     assert_false(hook->open);
     /* configuration has ended all the same: the schedules stood */
-    assert_int_equal(sonde_hook_save(hook, NULL, -1, &config, &diag), SONDE_ESTATE);
-    assert_int_equal(sonde_hook_reduce(hook, NULL, &none, &diag), SONDE_ESTATE);
-    assert_int_equal(sonde_hook_add_collection(hook, "more", &diag), SONDE_ESTATE);
-    assert_int_equal(sonde_hook_include(hook, "weights", "*", &diag), SONDE_ESTATE);
-    assert_int_equal(sonde_hook_exclude(hook, "weights", "*", &diag), SONDE_ESTATE);
-    assert_int_equal(sonde_hook_add_module(hook, "weights", "fc1", true, true, &diag),
+    assert_int_equal(sonde__observe_save(&hook->setup, NULL, -1, &config, &diag),
                      SONDE_ESTATE);
-    assert_int_equal(sonde_hook_remove_collection(hook, "weights", &diag), SONDE_ESTATE);
+    assert_int_equal(sonde__observe_reduce(&hook->setup, NULL, &none, &diag),
+                     SONDE_ESTATE);
+    assert_int_equal(sonde__observe_add_asked(&hook->setup, "more", &diag), SONDE_ESTATE);
+    assert_int_equal(sonde__observe_include(&hook->setup, "weights", "*", &diag),
+                     SONDE_ESTATE);
+    assert_int_equal(sonde__observe_exclude(&hook->setup, "weights", "*", &diag),
+                     SONDE_ESTATE);
+    assert_int_equal(
+        sonde__observe_add_module(&hook->setup, "weights", "fc1", true, true, &diag),
+        SONDE_ESTATE);
+    assert_int_equal(sonde__observe_remove_collection(&hook->setup, "weights", &diag),
+                     SONDE_ESTATE);
     assert_int_equal(close_loop(hook), SONDE_OK);
 
     hook = hook_of(NULL);
     (void)declare(hook, "relu_output_0", 3);
-    assert_int_equal(sonde_hook_add_collection(hook, "mine", NULL), SONDE_OK);
-    assert_int_equal(sonde_hook_add_module(hook, "mine", "rleu", false, true, NULL),
-                     SONDE_OK);
+    assert_int_equal(sonde__observe_add_asked(&hook->setup, "mine", NULL), SONDE_OK);
+    assert_int_equal(
+        sonde__observe_add_module(&hook->setup, "mine", "rleu", false, true, NULL),
+        SONDE_OK);
     assert_int_equal(begin_step(hook, &diag), SONDE_ENOTFOUND);
     assert_string_equal(diag.found, "unknown module 'rleu'");
     assert_int_equal(close_loop(hook), SONDE_OK);
@@ -232,15 +246,16 @@ static sonde_err make_and_step(void)
     config.save_step_count = 2;
     config.when_nan = "w*";
     if (err == SONDE_OK) {
-        err = sonde_hook_save(hook, "all", -1, &config, NULL);
+        err = sonde__observe_save(&hook->setup, "all", -1, &config, NULL);
     }
     if (err == SONDE_OK) {
-        err = sonde_hook_reduce(hook, NULL, &(sonde_reduction_config){.histogram = true},
-                                NULL);
+        err = sonde__observe_reduce(&hook->setup, NULL,
+                                    &(sonde_reduction_config){.histogram = true}, NULL);
     }
     if (err == SONDE_OK) {
-        err = sonde_hook_add_module(hook, "all", "w", true, true, NULL);
-        err = err == SONDE_OK ? sonde_hook_exclude(hook, "all", "re:^x", NULL) : err;
+        err = sonde__observe_add_module(&hook->setup, "all", "w", true, true, NULL);
+        err = err == SONDE_OK ? sonde__observe_exclude(&hook->setup, "all", "re:^x", NULL)
+                              : err;
     }
     if (err == SONDE_OK) {
         err = sonde_watch_create(SONDE_OPTIONS(sonde_watch, .hook = hook), &watch, NULL);

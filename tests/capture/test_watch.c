@@ -3,6 +3,7 @@
  * beside those of the run; late slots, micro-batches, updates, views with strides;
  * memory.
  */
+#include "capture/hook_state.h"
 #include "cmocka_all.h"
 
 #include "alloc_failure.h"
@@ -20,6 +21,17 @@
 
 static sonde_diag diag;
 static char folder[32], run[64];
+
+static sonde_err add_all(sonde_watch *watch, const sonde_tensor_info *infos, size_t count,
+                         uint32_t *slots, sonde_diag *into)
+{
+    sonde_err err = SONDE_OK;
+
+    for (size_t i = 0; i < count && err == SONDE_OK; i++) {
+        err = sonde_watch_add(watch, &infos[i], &slots[i], into);
+    }
+    return err;
+}
 
 static void must(sonde_err err)
 {
@@ -74,9 +86,9 @@ static sonde_hook *hook_of(bool dry)
 
     config.every = 1;
     must(sonde_hook_create(&options, &hook, &diag));
-    must(sonde_hook_save(hook, NULL, -1, &config, &diag));
-    must(sonde_hook_reduce(
-        hook, "all",
+    must(sonde__observe_save(&hook->setup, NULL, -1, &config, &diag));
+    must(sonde__observe_reduce(
+        &hook->setup, "all",
         &(sonde_reduction_config){.stats = 1, .histogram = true, .save_raw_tensor = true},
         &diag));
     return hook;
@@ -389,7 +401,7 @@ static void slots_stand_alone(void **state)
     (void)state;
     must(sonde_watch_create(SONDE_OPTIONS(sonde_watch, .micro_batches = 3, .replicas = 2),
                             &watch, &diag));
-    must(sonde_watch_add_all(watch, infos, 2, slots, &diag));
+    must(add_all(watch, infos, 2, slots, &diag));
     assert_true(slots[0] == 0 && slots[1] == 1);
     name[0] = second[0] = 'x';
     info = sonde_catalogue_info(sonde_watch_catalogue(watch), 1); /* same_as was 0 */
@@ -488,8 +500,8 @@ static void refusals(void **state)
     uint32_t slot = 7;
 
     (void)state;
-    must(sonde_hook_add_collection(hook, "mine", &diag));
-    must(sonde_hook_include(hook, "mine", "missing", &diag));
+    must(sonde__observe_add_asked(&hook->setup, "mine", &diag));
+    must(sonde__observe_include(&hook->setup, "mine", "missing", &diag));
     must(sonde_watch_add(watch, &info, &slot, &diag));
     slot = 7;
     assert_int_equal(sonde_watch_add(watch, &info, &slot, &diag), SONDE_EEXIST);
@@ -647,11 +659,11 @@ static void an_error_keeps_the_slots_before(void **state)
     notes kept;
 
     (void)state;
-    assert_int_equal(sonde_watch_add_all(watch, infos, 3, slots, &diag), SONDE_ESHAPE);
+    assert_int_equal(add_all(watch, infos, 3, slots, &diag), SONDE_ESHAPE);
     assert_int_equal(slots[0], 0);
     assert_true(slots[1] == 7 && slots[2] == 7);
     assert_int_equal(sonde_catalogue_count(sonde_watch_catalogue(watch)), 1);
-    must(sonde_watch_add_all(watch, infos + 2, 1, slots + 2, &diag));
+    must(add_all(watch, infos + 2, 1, slots + 2, &diag));
     assert_int_equal(slots[2], 1);
     tap(watch, &kept, "*", 1);
     begin(watch);
@@ -714,7 +726,6 @@ static void test_null_and_garbage(void **state)
     wrong.shape[0] = INT64_MAX;
     assert_int_equal(sonde_watch_add(watch, &wrong, &slot, NULL), SONDE_ESHAPE);
     must(sonde_watch_add_view(watch, "loss", &view, &slot, &diag));
-    assert_int_equal(sonde_watch_add_all(watch, NULL, 1, &other, NULL), SONDE_EINVAL);
     assert_int_equal(sonde_watch_add_alias(watch, 77, "b", NULL), SONDE_ERANGE);
     must(sonde_watch_add_alias(watch, slot, "cost", &diag));
     assert_int_equal(sonde_watch_add_view(watch, "cost", &view, &other, NULL),

@@ -96,7 +96,8 @@ static void test_modes(void **state)
     save(hook, NULL, -1, watching("re:^loss$", 1000));
     save(hook, NULL, SONDE_MODE_EVAL, watching("", 1000));
     include(hook, "sketched", "fc1.*");
-    assert_int_equal(sonde_hook_reduce(hook, "sketched", &sketch, NULL), SONDE_OK);
+    assert_int_equal(sonde__observe_reduce(&hook->setup, "sketched", &sketch, NULL),
+                     SONDE_OK);
     run_bad(hook, &net, 4, 2, 3);
     assert_steps("fc1.weight", 'r', SONDE_MODE_TRAIN, "0 2 ");
     assert_steps("fc1.weight", 's', SONDE_MODE_TRAIN, "0 2 ");
@@ -139,7 +140,7 @@ static void test_parts(void **state)
     (void)state;
     save(hook, NULL, -1, every(1000));
     include(hook, "mine", "fc1.weight, relu_output_0");
-    assert_int_equal(sonde_hook_reduce(hook, "mine", &means, NULL), SONDE_OK);
+    assert_int_equal(sonde__observe_reduce(&hook->setup, "mine", &means, NULL), SONDE_OK);
     save(hook, "mine", -1, watching("gradient*", 1000));
     run_bad(hook, &net, 3, 1, 4);
     assert_steps("fc1.weight", 'v', SONDE_MODE_TRAIN, "0 1 2 "); /* once each */

@@ -73,7 +73,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     } else if (sonde_selector_resolve(selector, catalogue, &ids, &count, &diag) ==
                SONDE_OK) {
         check_ids(ids, count, sonde_catalogue_count(catalogue));
-        sonde_selector_free_ids(ids);
+        sonde_release(ids);
     } else if (diag.found[0] == '\0') {
         abort();
     }

@@ -8,7 +8,7 @@
  */
 #include "run_folder.h"
 
-#include "trial/smdebug_event.h"
+#include "trial/smdebug.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -341,7 +341,7 @@ bool engine_vitals_agree(const sonde_tensor_info *info, void *data,
 
 void engine_tap_all(sonde_nn_session *session, unsigned how, engine_sink *sink)
 {
-    const sonde_schedule always = sonde_schedule_always();
+    const sonde_schedule always = sonde_schedule_every(1);
 
     must(sonde_nn_session_tap(session, "@all", &always, how, &sink->sink, &engine_diag));
 }

@@ -81,7 +81,7 @@ static inline double interpreter_window(const interpreter *in,
                                         const sonde__graph_node_op *op, int64_t n,
                                         int64_t o, int64_t y, int64_t x)
 {
-    const sonde__op_attrs *a = &op->attrs;
+    const struct sonde__attrs_window *a = &op->attrs.window;
     const bool pool = op->kind == &sonde__op_max_pool2d;
     const int64_t *dim = in->graph->values[op->in[0]].shape.dim;
     const int64_t *wdim = pool ? NULL : in->graph->values[op->in[1]].shape.dim;
@@ -150,7 +150,7 @@ static inline void interpreter_linear(const interpreter *in,
 static inline void interpreter_norm(const interpreter *in, const sonde__graph_node_op *op)
 {
     const int64_t *dim = in->graph->values[op->in[0]].shape.dim;
-    const int64_t groups = op->attrs.groups,
+    const int64_t groups = op->attrs.norm.groups,
                   size = (int64_t)interpreter_count(in, op->in[0]) / dim[0] / groups;
     const int64_t area = size * groups / dim[1];
 
@@ -166,7 +166,7 @@ static inline void interpreter_norm(const interpreter *in, const sonde__graph_no
         }
         for (int64_t i = 0; i < size; i++) {
             const int64_t c = (g * size + i) / area % dim[1];
-            const double y = (x[i] - mean) / sqrt(square + (double)op->attrs.eps);
+            const double y = (x[i] - mean) / sqrt(square + (double)op->attrs.norm.eps);
 
             in->values[op->out[0]][g * size + i] =
                 op->in_count > 1 ? y * in->values[op->in[1]][c] + in->values[op->in[2]][c]
@@ -180,9 +180,9 @@ static inline void interpreter_softmax(const interpreter *in,
 {
     const sonde__op_shape *shape = &in->graph->values[op->in[0]].shape;
     const bool logarithm = op->kind == &sonde__op_log_softmax;
-    size_t inner = 1, length = (size_t)shape->dim[op->attrs.axis];
+    size_t inner = 1, length = (size_t)shape->dim[op->attrs.along.axis];
 
-    for (int i = op->attrs.axis + 1; i < shape->rank; i++) {
+    for (int i = op->attrs.along.axis + 1; i < shape->rank; i++) {
         inner *= (size_t)shape->dim[i];
     }
     for (size_t i = 0; i < interpreter_count(in, op->in[0]); i++) {
@@ -205,7 +205,7 @@ static inline void interpreter_nll(const interpreter *in, const sonde__graph_nod
     for (int64_t n = 0; n < dim[0]; n++) {
         sum -= in->values[op->in[0]][n * dim[1] + (int64_t)in->values[op->in[1]][n]];
     }
-    in->values[op->out[0]][0] = op->attrs.mean ? sum / (double)dim[0] : sum;
+    in->values[op->out[0]][0] = op->attrs.loss.mean ? sum / (double)dim[0] : sum;
 }
 
 /* The offset, in a tensor of `shape`, of the index that `flat` is in `flat_shape`;
@@ -254,11 +254,11 @@ static inline void interpreter_reduce(const interpreter *in,
     const double terms = (double)count / (double)interpreter_count(in, op->out[0]);
 
     for (int i = 0; i < kept.rank; i++) {
-        kept.dim[i] = (op->attrs.axes >> (unsigned)i & 1U) != 0 ? 1 : kept.dim[i];
+        kept.dim[i] = (op->attrs.reduce.axes >> (unsigned)i & 1U) != 0 ? 1 : kept.dim[i];
     }
     for (size_t i = 0; i < count; i++) {
         in->values[op->out[0]][interpreter_offset(from, i, &kept)] +=
-            in->values[op->in[0]][i] / (op->attrs.mean ? terms : 1.0);
+            in->values[op->in[0]][i] / (op->attrs.reduce.mean ? terms : 1.0);
     }
 }
 
@@ -273,7 +273,7 @@ static inline void interpreter_transpose(const interpreter *in,
         size_t flat = i, offset = 0;
 
         for (int k = to->rank; k-- > 0; flat /= (size_t)to->dim[k]) {
-            index[op->attrs.dims[k]] = (int64_t)(flat % (size_t)to->dim[k]);
+            index[op->attrs.shape.dims[k]] = (int64_t)(flat % (size_t)to->dim[k]);
         }
         for (int k = 0; k < from->rank; k++) {
             offset = offset * (size_t)from->dim[k] + (size_t)index[k];

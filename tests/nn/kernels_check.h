@@ -74,8 +74,8 @@ static inline void add_random(op_run *run, int rank, const int64_t *dim)
 
 static inline void set_dims(op_run *run, int rank, const int64_t *dim)
 {
-    memcpy(run->attrs.dims, dim, (size_t)rank * sizeof *dim);
-    run->attrs.rank = rank;
+    memcpy(run->attrs.shape.dims, dim, (size_t)rank * sizeof *dim);
+    run->attrs.shape.rank = rank;
 }
 
 static inline void infer(op_run *run)

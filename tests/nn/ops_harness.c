@@ -104,12 +104,7 @@ sonde_err infer_run(op_run *run, sonde_diag *diag)
 
 const sonde__op_kernel *reference_of(const sonde__op_kind *kind)
 {
-    const sonde__op_kernel *const *kernels = kind->kernels();
-
-    while (kernels[1] != NULL) {
-        kernels++;
-    }
-    return *kernels;
+    return &kind->reference;
 }
 
 bool kernel_accepts(const op_run *run, const sonde__op_kernel *kernel)

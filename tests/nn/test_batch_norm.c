@@ -164,7 +164,7 @@ typedef struct how {
 static void open_session(engine_net *net, const how *h, engine_sink *sink,
                          sonde_nn_session **session)
 {
-    const sonde_schedule always = sonde_schedule_always();
+    const sonde_schedule always = sonde_schedule_every(1);
     const sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(0.05F, 0.9F);
     sonde_nn_options options;
 
@@ -341,7 +341,7 @@ static void inference_takes_the_running_statistics(void **state)
     engine_sink sink;
     engine_batch batch;
     sonde_nn_session *training = NULL, *inference = NULL;
-    const sonde_schedule always = sonde_schedule_always();
+    const sonde_schedule always = sonde_schedule_every(1);
     const float *mean = NULL, *var = NULL, *x = NULL, *y = NULL;
     const float *weight = NULL, *bias = NULL;
     float before[32];
@@ -393,7 +393,7 @@ static sonde_err tap_bad(void *user, const sonde_catalogue *catalogue,
         return err;
     }
     tap.what = all;
-    tap.when[SONDE_MODE_TRAIN] = sonde_schedule_always();
+    tap.when[SONDE_MODE_TRAIN] = sonde_schedule_every(1);
     tap.when[SONDE_MODE_TRAIN].start = 100; /* none that is run */
     tap.when[SONDE_MODE_TRAIN].end = SONDE_SCHEDULE_NEVER;
     err = sonde_observer_add(observer, &tap, NULL, diag);

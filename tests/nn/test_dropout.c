@@ -27,10 +27,10 @@ static const sonde__op_kind *kind_named(const char *name)
 static void draw(const sonde__op_kind *kind, const sonde__op_draw *how, float p,
                  const float *x, float *y)
 {
-    const sonde__op_attrs attrs = {.number = {p}, .stream = 3};
+    const sonde__op_attrs attrs = {.p = p, .stream = 3};
     const sonde__op_shape shape = {.dtype = SONDE_F32, .rank = 1, .dim = {COUNT}};
     float copy[COUNT];
-    const sonde__op_kernel *kernel = kind->kernels()[0];
+    const sonde__op_kernel *kernel = sonde__op_kernel_of(kind, NULL, 0);
     sonde__op_call call = {.attrs = &attrs, .in_count = 1, .out_count = 1, .draw = how};
 
     memcpy(copy, x, sizeof copy);
@@ -94,7 +94,7 @@ static void attend(const sonde__op_kernel *kernel, const float *x, int parts, fl
                    float *weights)
 {
     static float scratch[1 << 20] __attribute__((aligned(64)));
-    const sonde__op_attrs attrs = {.groups = HEADS, .number = {0.4F}, .stream = 9};
+    const sonde__op_attrs attrs = {.attention = {.heads = HEADS}, .p = 0.4F, .stream = 9};
     const sonde__op_shape rows = {
         .dtype = SONDE_F32, .rank = 3, .dim = {BATCH, TIMES, ROW}};
     const sonde__op_shape square = {
@@ -122,7 +122,7 @@ static void attend_back(const sonde__op_kernel *kernel, const float *x,
                         const float *weights, int parts, const float *dy, float *dx)
 {
     static float scratch[1 << 20] __attribute__((aligned(64))), ds[SQUARES], d[3][INPUT];
-    const sonde__op_attrs attrs = {.groups = HEADS, .number = {0.4F}, .stream = 9};
+    const sonde__op_attrs attrs = {.attention = {.heads = HEADS}, .p = 0.4F, .stream = 9};
     const sonde__op_shape rows = {
         .dtype = SONDE_F32, .rank = 3, .dim = {BATCH, TIMES, ROW}};
     const sonde__op_shape square = {
@@ -156,8 +156,8 @@ static void attend_back(const sonde__op_kernel *kernel, const float *x,
 static void attention_drops_weights(void **state)
 {
     static float x[INPUT], dy[INPUT], y[3][INPUT], dx[3][INPUT], weights[3][SQUARES];
-    const sonde__op_kernel *const *kernels = kind_named("Attention")->kernels();
-    const sonde__op_kernel *const *back = kind_named("AttentionGrad")->kernels();
+    const sonde__op_kind *kind = kind_named("Attention"),
+                         *grad = kind_named("AttentionGrad");
 
     (void)state;
     for (int i = 0; i < INPUT; i++) {
@@ -165,11 +165,12 @@ static void attention_drops_weights(void **state)
         dy[i] = (float)((i * 53 + i / 5) % 97) / 97.0F - 0.5F;
     }
     for (int way = 0; way < 3; way++) { /* fast in one part and in three, reference */
-        const int k = way == 2 ? 1 : 0, parts = way == 1 ? 3 : 1;
+        const int parts = way == 1 ? 3 : 1;
+        const size_t k = way == 2 ? 1 : 0;
 
-        assert_non_null(kernels[k]);
-        attend(kernels[k], x, parts, y[way], weights[way]);
-        attend_back(back[k], x, weights[way], parts, dy, dx[way]);
+        attend(sonde__op_kernel_of(kind, NULL, k), x, parts, y[way], weights[way]);
+        attend_back(sonde__op_kernel_of(grad, NULL, k), x, weights[way], parts, dy,
+                    dx[way]);
     }
     assert_memory_equal(y[0], y[1], sizeof y[0]);
     assert_memory_equal(dx[0], dx[1], sizeof dx[0]);
@@ -183,7 +184,7 @@ static void attention_drops_weights(void **state)
 
         for (int side = 0; side < 2; side++) {
             x[i] = before + (side == 0 ? 1e-2F : -1e-2F);
-            attend(kernels[1], x, 1, y[1], weights[1]);
+            attend(&kind->reference, x, 1, y[1], weights[1]);
             for (int k = 0; k < INPUT; k++) {
                 loss[side] += (double)y[1][k] * (double)dy[k];
             }
@@ -222,7 +223,7 @@ typedef struct how {
 static void open_session(engine_net *net, const how *h, engine_sink *sink,
                          sonde_nn_session **session)
 {
-    const sonde_schedule always = sonde_schedule_always();
+    const sonde_schedule always = sonde_schedule_every(1);
     const sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(0.05F, 0.9F);
     sonde_nn_options options;
 

@@ -78,10 +78,10 @@ static int64_t out_extent(const conv_case *c, int64_t size, int64_t kernel)
 static op_run conv_run(const conv_case *c, const sonde__op_kind *kind)
 {
     const op_run run = {.kind = kind,
-                        .attrs = {.stride = {c->stride, c->stride},
-                                  .padding = {c->padding, c->padding},
-                                  .dilation = {c->dilation, c->dilation},
-                                  .groups = c->groups}};
+                        .attrs = {.window = {.stride = {c->stride, c->stride},
+                                             .padding = {c->padding, c->padding},
+                                             .dilation = {c->dilation, c->dilation},
+                                             .groups = c->groups}}};
 
     return run;
 }
@@ -228,7 +228,7 @@ static op_run member_run(const sonde__op_kind *kind, const sonde__op_attrs *attr
 }
 
 static const sonde__op_attrs two_by_two = {
-    .kernel = {2, 2}, .stride = {2, 2}, .dilation = {1, 1}};
+    .window = {.kernel = {2, 2}, .stride = {2, 2}, .dilation = {1, 1}}};
 
 /* conv, relu, pooled, index: one kernel after the other. */
 static void run_forward_chain(const op_run *fused, sonde__isa isa,
@@ -361,8 +361,8 @@ static void run_backward_chain(const op_run *fused, sonde__isa isa,
     op_run pool, spread, relu, weight, sum;
     void *relu_y[1];
 
-    memcpy(pool_attrs.dims, fused->out[0].dim, sizeof pool_attrs.dims);
-    pool_attrs.rank = 4;
+    memcpy(pool_attrs.window.dims, fused->out[0].dim, sizeof pool_attrs.window.dims);
+    pool_attrs.window.rank = 4;
     pool = member_run(&sonde__op_max_pool2d_grad, &pool_attrs, 2, fused->in);
     run_parts(&pool, KERNEL(isa, MAX_POOL2D_GRAD, 0), 1, ALL, out);
     spread = member_run(&sonde__op_max_pool2d_grad, &pool_attrs, 2,

@@ -36,10 +36,10 @@ static const pool_case pool_cases[] = {
 static op_run pool_run_of(const pool_case *c, const sonde__op_kind *kind)
 {
     const op_run run = {.kind = kind,
-                        .attrs = {.kernel = {c->kh, c->kw},
-                                  .stride = {c->stride, c->stride},
-                                  .padding = {c->padding, c->padding},
-                                  .dilation = {c->dilation, c->dilation}}};
+                        .attrs = {.window = {.kernel = {c->kh, c->kw},
+                                             .stride = {c->stride, c->stride},
+                                             .padding = {c->padding, c->padding},
+                                             .dilation = {c->dilation, c->dilation}}}};
 
     return run;
 }
@@ -97,7 +97,8 @@ static const norm_case norm_cases[] = {
 
 static op_run norm_run_of(const norm_case *c, const sonde__op_kind *kind)
 {
-    const op_run run = {.kind = kind, .attrs = {.groups = c->groups, .eps = 1e-5F}};
+    const op_run run = {.kind = kind,
+                        .attrs = {.norm = {.groups = c->groups, .eps = 1e-5F}}};
 
     return run;
 }
@@ -193,7 +194,7 @@ static void softmax(void **state)
     (void)state;
     for (size_t i = 0; i < SONDE_COUNT_OF(cases) * 4 * 2; i++) {
         const size_t k = i / 2 % 4, at = i / 8;
-        op_run run = {.kind = kinds[k], .attrs = {.axis = cases[at].axis}};
+        op_run run = {.kind = kinds[k], .attrs = {.along = {.axis = cases[at].axis}}};
         const size_t count = count_of(cases[at].rank, cases[at].dim);
 
         add_random(&run, cases[at].rank, cases[at].dim);
@@ -215,7 +216,7 @@ static void softmax(void **state)
 
 static void a_line_of_minus_infinity_is_nan(void **state)
 {
-    op_run run = {.kind = &sonde__op_log_softmax, .attrs = {.axis = 1}};
+    op_run run = {.kind = &sonde__op_log_softmax, .attrs = {.along = {.axis = 1}}};
 
     (void)state;
     add_random(&run, DIMS(3, 4));
@@ -247,7 +248,7 @@ static void nll(void **state)
     (void)state;
     for (size_t i = 0; i < SONDE_COUNT_OF(shapes) * 4; i++) {
         const int64_t n = shapes[i / 4][0], classes = shapes[i / 4][1];
-        const sonde__op_attrs attrs = {.mean = i % 2 == 1};
+        const sonde__op_attrs attrs = {.loss = {.mean = i % 2 == 1}};
         op_run loss = {.kind = &sonde__op_nll, .attrs = attrs};
         op_run grad = {.kind = &sonde__op_nll_grad, .attrs = attrs};
 
@@ -264,7 +265,7 @@ static void nll(void **state)
 /* Lanes that hold no sample get no gradient: what follows may add over lanes. */
 static void nll_gradient_of_padding_lanes_is_zero(void **state)
 {
-    const sonde__op_attrs attrs = {.mean = true, .dims = {3, 2}, .rank = 2};
+    const sonde__op_attrs attrs = {.loss = {.mean = true, .dims = {3, 2}, .rank = 2}};
     float dloss = 1.0F, dlogp[2 * 16];
     int64_t target[] = {0, 1, 0};
 
@@ -386,13 +387,13 @@ static void lists_end(void **state)
 
 static void other_dtypes_and_axis_0_are_declined(void **state)
 {
-    op_run run = {.kind = &sonde__op_softmax, .attrs = {.axis = 0}};
+    op_run run = {.kind = &sonde__op_softmax, .attrs = {.along = {.axis = 0}}};
 
     (void)state;
     add_random(&run, DIMS(3, 4));
     infer(&run);
     assert_false(kernel_accepts(&run, KERNEL(sonde__cpu_isa(), SOFTMAX, 0)));
-    run.attrs.axis = 1;
+    run.attrs.along.axis = 1;
     assert_true(kernel_accepts(&run, KERNEL(sonde__cpu_isa(), SOFTMAX, 0)));
     run.in[0].shape.dtype = SONDE_F64;
     assert_false(kernel_accepts(&run, KERNEL(sonde__cpu_isa(), SOFTMAX, 0)));

@@ -173,7 +173,7 @@ static void test_elementwise(void **state)
                {SONDE__FAST_SCALE, &sonde__op_scale, 1},
                {SONDE__FAST_ACCUMULATE, &sonde__op_accumulate, 2}};
     static const int64_t sizes[][2] = {{1, 1}, {3, 5}, {16, 16}, {129, 7}};
-    const sonde__op_attrs attrs = {.scale = 0.3F};
+    const sonde__op_attrs attrs = {.fill = {.value = 0.3F}};
 
     (void)state;
     for (size_t i = 0; i < SONDE_COUNT_OF(ops); i++) {

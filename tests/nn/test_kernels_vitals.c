@@ -131,10 +131,10 @@ static const layer_case layers[] = {
 static op_run layer_run(const layer_case *c, const sonde__op_kind *kind)
 {
     op_run run = {.kind = kind,
-                  .attrs = {.stride = {1, 1},
-                            .padding = {c->padding, c->padding},
-                            .dilation = {1, 1},
-                            .groups = c->groups}};
+                  .attrs = {.window = {.stride = {1, 1},
+                                       .padding = {c->padding, c->padding},
+                                       .dilation = {1, 1},
+                                       .groups = c->groups}}};
 
     add_random(&run, DIMS(c->n, c->c, c->h, c->w));
     add_random(&run, DIMS(c->o, c->c / c->groups, c->k, c->k));
@@ -203,8 +203,9 @@ static void linear_layers_and_their_relu(void **state)
 static op_run gradient_run(const layer_case *c)
 {
     const int64_t ph = (c->h - c->k + 1) / 2, pw = (c->w - c->k + 1) / 2;
-    op_run run = {.kind = &sonde__op_pool_relu_conv_grad,
-                  .attrs = {.stride = {1, 1}, .dilation = {1, 1}, .groups = c->groups}};
+    op_run run = {
+        .kind = &sonde__op_pool_relu_conv_grad,
+        .attrs = {.window = {.stride = {1, 1}, .dilation = {1, 1}, .groups = c->groups}}};
     const size_t count = (size_t)(c->n * c->o * ph * pw);
     uint8_t *index = poisoned_block(count);
 

@@ -146,7 +146,7 @@ static sonde_err attach_nothing(void *user, const sonde_catalogue *catalogue,
 
 static void functions_without_a_session_fail(void **state)
 {
-    const sonde_schedule always = sonde_schedule_always();
+    const sonde_schedule always = sonde_schedule_every(1);
     const sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(0.1F, 0.0F);
     sonde_nn_session *session = NULL;
     sonde_nn_session_info info;
@@ -192,7 +192,7 @@ static void functions_without_a_session_fail(void **state)
 
 static void sessions_refuse_null_before_compile(void **state)
 {
-    const sonde_schedule always = sonde_schedule_always();
+    const sonde_schedule always = sonde_schedule_every(1);
     sonde_nn_session *session = NULL;
     engine_net net;
     engine_sink sink;

@@ -3,6 +3,7 @@
  * a reference step out of its operands.
  */
 #include "nn/ops_harness.h"
+#include <stdio.h>
 #include "base/random.h"
 
 /* Shapes: F(2, 3) is float32 (2, 3), T(I64, 2) int64 (2). */
@@ -38,24 +39,31 @@ static sonde__op_shape random_shape(void)
     return shape;
 }
 
-static sonde__op_attrs random_attrs(void)
+/* Small numbers for every field of the kind's attrs. */
+static sonde__op_attrs random_attrs(const sonde__op_kind *kind)
 {
-    sonde__op_attrs attrs = {.groups = 1 + draw(2),
-                             .rank = (int)draw(6),
-                             .axis = (int)draw(6) - 3,
-                             .axes = (uint32_t)draw(16),
-                             .keep_dims = draw(2) == 0,
-                             .mean = draw(2) == 0,
-                             .scale = (float)draw(3)};
+    sonde__op_attrs attrs = {0};
 
-    for (int i = 0; i < 2; i++) {
-        attrs.kernel[i] = draw(4);
-        attrs.stride[i] = 1 + draw(3);
-        attrs.padding[i] = draw(3);
-        attrs.dilation[i] = 1 + draw(2);
-    }
-    for (int i = 0; i < attrs.rank; i++) {
-        attrs.dims[i] = draw(5) - 1;
+    for (size_t i = 0; i < kind->fields->count; i++) {
+        const sonde__packed_field *field = &kind->fields->fields[i];
+        char *member = (char *)&attrs + field->offset;
+
+        for (int k = 0; k < field->count; k++) {
+            switch (field->kind) {
+            case SONDE__PACKED_LONG:
+                ((int64_t *)(void *)member)[k] = draw(5) - (draw(4) == 0 ? 2 : 0);
+                break;
+            case SONDE__PACKED_WORD:
+                ((int32_t *)(void *)member)[k] = (int32_t)draw(8) - 2;
+                break;
+            case SONDE__PACKED_REAL:
+                ((float *)(void *)member)[k] = (float)draw(3);
+                break;
+            case SONDE__PACKED_BOOL:
+                ((bool *)member)[k] = draw(2) == 0;
+                break;
+            }
+        }
     }
     return attrs;
 }
@@ -65,7 +73,7 @@ static sonde__op_attrs random_attrs(void)
 static op_run random_run(const sonde__op_kind *kind)
 {
     op_run run = {.kind = kind,
-                  .attrs = random_attrs(),
+                  .attrs = random_attrs(kind),
                   .in_count = kind->in_min + (int)draw(kind->in_max - kind->in_min + 1),
                   .live = {0.1f, 0.9f, 0.0f, 0.1f, 0.0f, 1.0f, 0.0f}};
     const bool alike = draw(2) == 0;
@@ -122,11 +130,11 @@ static void whatever_is_let_through_runs(void **state)
 static void attrs_are_completed(void **state)
 {
     op_run reshape = {.kind = &sonde__op_reshape,
-                      .attrs = {.rank = 3, .dims = {0, -1, 2}},
+                      .attrs = {.shape = {.rank = 3, .dims = {0, -1, 2}}},
                       .in_count = 1,
                       .in = {{.shape = F(3, 4, 5)}}};
     op_run softmax = {.kind = &sonde__op_softmax,
-                      .attrs = {.axis = -1},
+                      .attrs = {.along = {.axis = -1}},
                       .in_count = 1,
                       .in = {{.shape = F(3, 4, 5)}}};
     op_run reduce = {
@@ -134,12 +142,12 @@ static void attrs_are_completed(void **state)
 
     (void)state;
     assert_int_equal(infer_run(&reshape, NULL), SONDE_OK);
-    assert_int_equal(reshape.attrs.dims[0], 3);
-    assert_int_equal(reshape.attrs.dims[1], 10);
+    assert_int_equal(reshape.attrs.shape.dims[0], 3);
+    assert_int_equal(reshape.attrs.shape.dims[1], 10);
     assert_int_equal(infer_run(&softmax, NULL), SONDE_OK);
-    assert_int_equal(softmax.attrs.axis, 2);
+    assert_int_equal(softmax.attrs.along.axis, 2);
     assert_int_equal(infer_run(&reduce, NULL), SONDE_OK);
-    assert_int_equal(reduce.attrs.axes, 3);
+    assert_int_equal(reduce.attrs.reduce.axes, 3);
     assert_int_equal(reduce.out[0].rank, 0);
 }
 

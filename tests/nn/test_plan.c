@@ -25,7 +25,7 @@ typedef struct setting {
 static sonde_nn_session *compile(sonde_nn_model *model, int64_t batch, const setting *s,
                                  engine_sink *sink)
 {
-    const sonde_schedule always = sonde_schedule_always();
+    const sonde_schedule always = sonde_schedule_every(1);
     sonde_nn_session *session = NULL;
     sonde_nn_options options;
 
@@ -350,7 +350,7 @@ static void running_allocates_nothing(void **state)
                          : sonde_nn_inference_session(net.model, &options, &session,
                                                       &engine_diag));
         if (s->tapped != NULL) {
-            const sonde_schedule always = sonde_schedule_always();
+            const sonde_schedule always = sonde_schedule_every(1);
 
             must(sonde_nn_session_tap(session, "*", &always,
                                       s->how | SONDE_HOW_SKETCH | SONDE_HOW_HASH,

@@ -63,7 +63,7 @@ static sonde_nn_session *open_session(sonde_nn_model *model, const setting *s)
 
 static void tap_all(sonde_nn_session *session, engine_sink *sink)
 {
-    const sonde_schedule always = sonde_schedule_always();
+    const sonde_schedule always = sonde_schedule_every(1);
 
     must(sonde_nn_session_tap(session, "*", &always, SONDE_HOW_RAW, &sink->sink,
                               &engine_diag));

@@ -17,9 +17,9 @@ static void a_sum_over_replicas_has_one_order(void **state)
 {
     enum { REPLICAS = 5, COUNT = 5003 };
     static float values[REPLICAS][COUNT], sum[COUNT];
-    const sonde__op_attrs attrs = {.groups = REPLICAS};
+    const sonde__op_attrs attrs = {.replicas = {.count = REPLICAS}};
     const sonde__op_shape shape = {.dtype = SONDE_F32, .rank = 1, .dim = {COUNT}};
-    const sonde__op_kernel *const *kernels = sonde__op_replica_sum.kernels();
+    const sonde__op_kernel *kernel = NULL;
     const void *replicas[REPLICAS];
     sonde__op_call call = {
         .attrs = &attrs, .in_count = 1, .out_count = 1, .replicas = replicas};
@@ -35,11 +35,12 @@ static void a_sum_over_replicas_has_one_order(void **state)
     values[2][7] = INFINITY;
     call.in[0] = (sonde__operand){shape, SONDE__PLAIN, values[0]};
     call.out[0] = (sonde__operand){shape, SONDE__PLAIN, sum};
-    for (; kernels[0] != NULL; kernels++) {
-        for (int parts = 1; parts <= (kernels[0]->parts != NULL ? 3 : 1); parts++) {
+    for (size_t n = 0;
+         (kernel = sonde__op_kernel_of(&sonde__op_replica_sum, NULL, n)) != NULL; n++) {
+        for (int parts = 1; parts <= (kernel->parts != NULL ? 3 : 1); parts++) {
             memset(sum, 0xFF, sizeof sum);
             for (int part = 0; part < parts; part++) {
-                kernels[0]->run(&call, part, parts);
+                kernel->run(&call, part, parts);
             }
             for (int i = 0; i + 1 < COUNT; i++) {
                 const float want =
@@ -102,7 +103,7 @@ typedef struct job {
 static void open_job(job *j, const how *h)
 {
     const sonde_schedule when =
-        h->every > 0 ? sonde_schedule_every(h->every) : sonde_schedule_always();
+        h->every > 0 ? sonde_schedule_every(h->every) : sonde_schedule_every(1);
     sonde_nn_options options;
 
     h->build(&j->net, 6);

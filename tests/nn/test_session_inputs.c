@@ -174,7 +174,7 @@ static void a_label_seen_through_a_view_is_checked(void **state)
 static void options_are_frozen_by_compile(void **state)
 {
     fixture *f = *state;
-    const sonde_schedule always = sonde_schedule_always();
+    const sonde_schedule always = sonde_schedule_every(1);
     sonde_nn_options options;
     engine_sink sink;
 

@@ -61,7 +61,7 @@ static float *train(const plan *p, engine_sink *sink, size_t *count)
     engine_net net;
     sonde_nn_session *session = NULL;
     sonde_nn_options options;
-    const sonde_schedule always = sonde_schedule_always();
+    const sonde_schedule always = sonde_schedule_every(1);
     float *result = NULL, *weights = NULL;
     size_t weight_count = 0;
 
@@ -302,7 +302,7 @@ static void every_name_is_seen_as_often_as_it_has_a_value(void **state)
         sonde_nn_session *session = NULL;
         sonde_nn_options options;
         const sonde_catalogue *catalogue = NULL;
-        const sonde_schedule always = sonde_schedule_always();
+        const sonde_schedule always = sonde_schedule_every(1);
         engine_sink sink;
 
         builders[i / 3](&net, 4);

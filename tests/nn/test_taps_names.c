@@ -49,7 +49,7 @@ static void tear_down(setting *s)
 static sonde_nn_session *run_tapped(const setting *s, const char *selector, unsigned how,
                                     engine_sink *sink)
 {
-    const sonde_schedule always = sonde_schedule_always();
+    const sonde_schedule always = sonde_schedule_every(1);
     const sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(0.01F, 0.9F);
     sonde_nn_model *model = s->net.model;
     sonde_nn_options options;

@@ -4,6 +4,7 @@
 #ifndef SONDE_TESTS_OBSERVE_FORMAT_TEXT_H
 #define SONDE_TESTS_OBSERVE_FORMAT_TEXT_H
 
+#include "observe/print_format.h"
 #include "cmocka_all.h"
 
 #include <sonde/print.h>
@@ -21,8 +22,8 @@ static inline void expect_text(const sonde_view *view, const sonde_print_options
     assert_int_equal(sonde_format_tensor(view, options, column, &text), SONDE_OK);
     assert_string_equal(text.data, expected);
     assert_int_equal(text.length, strlen(expected));
-    assert_true(text.length <=
-                sonde_format_bound(view->dtype, view->rank, view->shape, options));
+    assert_true(text.length <= sonde__observe_format_bound(view->dtype, view->rank,
+                                                           view->shape, options));
     sonde_text_fini(&text);
 }
 

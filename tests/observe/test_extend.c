@@ -134,7 +134,7 @@ static void patterns_take_up_new_tensors(void **state)
     assert_int_equal(make(&producer), SONDE_OK);
     (void)add(&producer, "a.weight");
     assert_int_equal(tap(&producer, "*.weight", sonde_schedule_every(2)), SONDE_OK);
-    assert_int_equal(tap(&producer, "a.weight", sonde_schedule_always()), SONDE_OK);
+    assert_int_equal(tap(&producer, "a.weight", sonde_schedule_every(1)), SONDE_OK);
     assert_int_equal(sonde_observer_extend(producer.observer, NULL), SONDE_ESTATE);
     assert_int_equal(bind(&producer), SONDE_OK);
     assert_int_equal(sonde_observer_extend(producer.observer, NULL),
@@ -172,7 +172,7 @@ static void the_step_that_is_on(void **state)
 
     (void)state;
     assert_int_equal(make(&producer), SONDE_OK);
-    assert_int_equal(tap(&producer, "@weights", sonde_schedule_always()), SONDE_OK);
+    assert_int_equal(tap(&producer, "@weights", sonde_schedule_every(1)), SONDE_OK);
     assert_int_equal(bind(&producer), SONDE_OK);
     gate = sonde_observer_get_gate(producer.observer);
     assert_false(sonde_observer_begin_step(producer.observer, gate, &at));
@@ -201,7 +201,7 @@ static void one_at_a_time(void **state)
 
     (void)state;
     assert_int_equal(make(&producer), SONDE_OK);
-    assert_int_equal(tap(&producer, "*", sonde_schedule_always()), SONDE_OK);
+    assert_int_equal(tap(&producer, "*", sonde_schedule_every(1)), SONDE_OK);
     assert_int_equal(bind(&producer), SONDE_OK);
     for (int i = 0; i < MOST; i++) {
         (void)snprintf(name, sizeof name, "t%d", i);
@@ -226,7 +226,7 @@ static void a_refusal(void **state)
     (void)state;
     assert_int_equal(make(&producer), SONDE_OK);
     (void)add(&producer, "a");
-    assert_int_equal(tap(&producer, "*", sonde_schedule_always()), SONDE_OK);
+    assert_int_equal(tap(&producer, "*", sonde_schedule_every(1)), SONDE_OK);
     assert_int_equal(bind(&producer), SONDE_OK);
     producer.notes.refused = add(&producer, "b");
     assert_int_equal(sonde_observer_extend(producer.observer, &diag), SONDE_EDTYPE);

@@ -209,7 +209,7 @@ static void look_put(sonde_sink *sink, const sonde_observation *seen)
 static void reductions_are_made_once(void **state)
 {
     sonde_sink first = {.put = look_put}, second = {.put = look_put};
-    const sonde_schedule always = sonde_schedule_always();
+    const sonde_schedule always = sonde_schedule_every(1);
     const sonde_coordinate at = {0};
     const unsigned how = SONDE_HOW_VITALS | SONDE_HOW_SKETCH;
     float values[2] = {1.0f, 3.0f};
@@ -310,7 +310,7 @@ static void bad_taps_are_refused(void **state)
     journal j = {.records = records};
     memory_sink sink = memory_sink_of(&j, 0);
     sonde_sink deaf = {0};
-    const sonde_schedule always = sonde_schedule_always();
+    const sonde_schedule always = sonde_schedule_every(1);
     const sonde_schedule bad = {.steps = unsorted, .step_count = 2};
     sonde_observer *observer = NULL;
     sonde_diag diag = {0};
@@ -348,7 +348,7 @@ static void bind_ends_configuration(void **state)
     record records[8];
     journal j = {.records = records};
     memory_sink sink = memory_sink_of(&j, 0);
-    const sonde_schedule always = sonde_schedule_always();
+    const sonde_schedule always = sonde_schedule_every(1);
     const sonde_call_shape bad[] = {{0, 1, 1}, {1, -1, 1}, {1, 1, 0}};
     sonde_observer *observer = NULL;
     sonde_diag diag = {0};
@@ -374,7 +374,7 @@ static void a_sink_may_refuse_its_tensors(void **state)
     record records[8];
     journal j = {.records = records};
     memory_sink sink = memory_sink_of(&j, 0);
-    const sonde_schedule always = sonde_schedule_always();
+    const sonde_schedule always = sonde_schedule_every(1);
     const sonde_coordinate at = {0};
     sonde_observer *observer = NULL;
     sonde_diag diag = {0};
@@ -408,7 +408,7 @@ static void a_pattern_that_matches_nothing_is_a_warning(void **state)
     record records[8];
     journal j = {.records = records};
     memory_sink sink = memory_sink_of(&j, 0);
-    const sonde_schedule always = sonde_schedule_always();
+    const sonde_schedule always = sonde_schedule_every(1);
     const sonde_coordinate at = {0};
     sonde_observer *observer = NULL;
 

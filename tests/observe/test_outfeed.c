@@ -233,101 +233,6 @@ static void filters_that_leave_nothing_are_told(void **state)
     feed_close(&f);
 }
 
-/* --- taps of one's own ------------------------------------------------------------ */
-
-static void tap_into(feed *f, const char *what, sonde_err want, sonde_diag *diag)
-{
-    sonde_tap tap = {.how = SONDE_HOW_RAW,
-                     .where = sonde_outfeed_sink(f->queue),
-                     .when[SONDE_MODE_TRAIN] = sonde_schedule_always()};
-    sonde_selector *selector = NULL;
-
-    assert_int_equal(sonde_selector_create(what, &selector, NULL), SONDE_OK);
-    tap.what = selector;
-    assert_int_equal(sonde_observer_add(f->observer, &tap, NULL, NULL), SONDE_OK);
-    sonde_selector_destroy(selector);
-    assert_int_equal(sonde_observer_bind(f->observer, &f->shape, diag), want);
-}
-
-static void taps_may_end_in_a_queue(void **state)
-{
-    static const char *const filters[] = {"s", "out"};
-    sonde_outfeed_options options =
-        feed_options(4, SONDE_OUTFEED_ERROR, SONDE_OUTFEED_STEP);
-    sonde_outfeed_batch batch;
-    feed f;
-
-    (void)state;
-    options.filters = filters;
-    options.filter_count = 2;
-    assert_int_equal(feed_open(&f, &options, one), SONDE_OK);
-    tap_into(&f, "*", SONDE_OK, NULL);
-    feed_steps(&f, 2);
-    batch = feed_take(&f);
-    assert_int_equal(batch.rows, 2);
-    assert_int_equal(batch.count, 5);
-    assert_string_equal(batch.entries[0].key, "s");
-    assert_string_equal(batch.entries[1].key, "out");
-    assert_string_equal(batch.entries[2].key, "s_grad");
-    assert_string_equal(batch.entries[3].key, "unused/0");
-    assert_string_equal(batch.entries[4].key, "unused/1");
-    feed_close(&f);
-}
-
-/* A queue of taps outlives an observer: the same tensors under other ids, and other
- * shapes. */
-static void a_queue_is_bound_anew(void **state)
-{
-    const sonde_outfeed_options options =
-        feed_options(4, SONDE_OUTFEED_ERROR, SONDE_OUTFEED_STEP);
-    const sonde_call_shape two = {1, 1, 2};
-    sonde_outfeed_batch batch;
-    sonde_catalogue *other = NULL;
-    sonde_tensor_info info = {.name = "fresh", .dtype = SONDE_F32, .same_as = UINT32_MAX};
-    uint32_t id = 0;
-    feed f;
-
-    (void)state;
-    assert_int_equal(feed_open(&f, &options, one), SONDE_OK);
-    tap_into(&f, "w,s", SONDE_OK, NULL);
-    feed_steps(&f, 1);
-    sonde_observer_destroy(f.observer);
-    assert_int_equal(sonde_catalogue_create(&other, NULL), SONDE_OK);
-    assert_int_equal(sonde_catalogue_declare(other, &info, &id, NULL), SONDE_OK);
-    for (uint32_t i = 0; i < 2; i++) {
-        info = *sonde_catalogue_info(f.catalogue, i);
-        info.same_as = SONDE_NO_TENSOR;
-        assert_int_equal(sonde_catalogue_declare(other, &info, &id, NULL), SONDE_OK);
-    }
-    sonde_catalogue_destroy(f.catalogue);
-    f.catalogue = other;
-    f.shape = two;
-    assert_int_equal(sonde_observer_create(other, &f.observer, NULL), SONDE_OK);
-    tap_into(&f, "w,s", SONDE_OK, NULL);
-    {
-        const sonde_coordinate at = {.mode_step = 7, .global_step = 7};
-        float values[2] = {3, 4};
-        const int64_t shape[1] = {2};
-        const sonde_view w = sonde_view_of(SONDE_F32, 1, shape, values);
-        const sonde_view s = sonde_view_of(SONDE_F32, 0, NULL, values + 1);
-
-        assert_true(sonde_observer_begin_step(f.observer,
-                                              sonde_observer_get_gate(f.observer), &at));
-        for (int r = 0; r < 2; r++) {
-            sonde_observer_observe(f.observer, 1, &w, NULL, 0, r);
-            sonde_observer_observe(f.observer, 2, &s, NULL, 0, r);
-        }
-        sonde_observer_end_step(f.observer);
-    }
-    batch = feed_take(&f);
-    assert_int_equal(batch.rows, 1);
-    feed_expect_shape(&batch.entries[0], "w", "(1, 2, 2)");
-    feed_expect_shape(&batch.entries[1], "s", "(1, 2)");
-    assert_true(feed_number(&batch.entries[0], 3) == 4.0F);
-    assert_true(feed_number(&batch.entries[1], 1) == 4.0F);
-    feed_close(&f);
-}
-
 /* Rows of the first observer are gone, and the keys are those of before. */
 static void a_queue_is_attached_anew(void **state)
 {
@@ -486,8 +391,6 @@ int main(void)
         cmocka_unit_test(gradients_before_and_after_accumulation),
         cmocka_unit_test(keys_that_hold_no_filter_stay_out),
         cmocka_unit_test(filters_that_leave_nothing_are_told),
-        cmocka_unit_test(taps_may_end_in_a_queue),
-        cmocka_unit_test(a_queue_is_bound_anew),
         cmocka_unit_test(a_queue_is_attached_anew),
         cmocka_unit_test(memory_is_rows_times_their_bytes),
         cmocka_unit_test(nothing_is_allocated_in_use),

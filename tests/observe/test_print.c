@@ -76,7 +76,7 @@ static sonde_err tap_printer(sonde_observer *observer, const char *what,
 {
     sonde_tap tap = {.how = SONDE_HOW_RAW,
                      .where = sonde_printer_sink(printer),
-                     .when[SONDE_MODE_TRAIN] = sonde_schedule_always()};
+                     .when[SONDE_MODE_TRAIN] = sonde_schedule_every(1)};
     sonde_selector *selector = NULL;
     sonde_err err = sonde_selector_create(what, &selector, NULL);
 

@@ -100,7 +100,7 @@ static void worked_cases_come_out(void **state)
     const sonde_schedule late = {.every = 100, .start = 50, .end = SONDE_SCHEDULE_NEVER};
 
     assert_int_equal(sonde_schedule_next(&late, 0), 100);
-    assert_int_equal(count_due(sonde_schedule_always(), 7), 7);
+    assert_int_equal(count_due(sonde_schedule_every(1), 7), 7);
     assert_int_equal(count_due(sonde_schedule_every(3), 7), 3);
     assert_int_equal(count_due((sonde_schedule){0}, 100), 0);
 }
@@ -134,7 +134,7 @@ static void joined_schedules_serve_both(void **state)
 static void the_far_end_does_not_overflow(void **state)
 {
     const sonde_schedule huge = {.every = INT64_MAX - 1};
-    const sonde_schedule always = sonde_schedule_always();
+    const sonde_schedule always = sonde_schedule_every(1);
 
     (void)state;
     assert_int_equal(sonde_schedule_next(&huge, 1), INT64_MAX - 1);

@@ -32,7 +32,7 @@ static void expect_ids(const sonde_catalogue *catalogue, const sonde_selector *s
         assert_int_equal(ids[i], expected[i]);
     }
     assert_int_equal(count, i);
-    sonde_selector_free_ids(ids);
+    sonde_release(ids);
 }
 
 #define END SONDE_NO_TENSOR
@@ -41,7 +41,7 @@ static void expect_ids(const sonde_catalogue *catalogue, const sonde_selector *s
         sonde_selector *selector_ = NULL;                                                \
         const uint32_t ids_[] = {__VA_ARGS__};                                           \
         assert_int_equal(sonde_selector_create(text, &selector_, NULL), SONDE_OK);       \
-        assert_string_equal(sonde_selector_text(selector_), text);                       \
+        assert_string_equal(sonde__selector_text(selector_), text);                      \
         expect_ids(*state, selector_, ids_);                                             \
         sonde_selector_destroy(selector_);                                               \
     } while (0)
@@ -83,7 +83,7 @@ static void a_regular_expression_may_hold_commas(void **state)
     static const uint32_t expected[] = {NET_LOSS, END};
     sonde_selector *selector = NULL;
 
-    assert_int_equal(sonde_selector_create_regex("s{2,3}$", &selector, NULL), SONDE_OK);
+    assert_int_equal(sonde__selector_create_regex("s{2,3}$", &selector, NULL), SONDE_OK);
     expect_ids(*state, selector, expected);
     sonde_selector_destroy(selector);
 }
@@ -369,7 +369,7 @@ static sonde_err create_and_resolve(void *user)
 
     if (err == SONDE_OK) {
         err = sonde_selector_resolve(selector, user, &ids, &count, NULL);
-        sonde_selector_free_ids(ids);
+        sonde_release(ids);
     }
     sonde_selector_destroy(selector);
     return err;

@@ -4,7 +4,6 @@
 #include "checks.h"
 
 #include "plot/axes.h"
-#include "plot/colour.h"
 
 #define MINUS "\xe2\x88\x92"
 
@@ -99,24 +98,6 @@ static void test_zeros_apart(void **state)
     assert_string_equal(diag.where, "zeros");
 }
 
-static void test_log_histogram(void **state)
-{
-    sonde_histogram h = {.bins = 4, .lower = 0, .upper = 4, .counts = {1, 10, 0, 100000}};
-    const sonde_histogram_plot plot = {.histogram = &h, .log_y = true};
-    sonde__plot_scene scene = {0};
-    sonde__plot_box bars[4] = {{0}};
-
-    (void)state;
-    assert_int_equal(build_scene(sonde__plot_build_histogram, &plot, 900, &scene),
-                     SONDE_OK);
-    check_texts(&scene);
-    assert_int_equal(count_texts(&scene, "100k"), 1);
-    assert_int_equal(find_bars(&scene, sonde__plot_line_colour(0), bars, 4), 3);
-    assert_true(bars[0].h > 4); /* a single value shows */
-    assert_true(fabs((bars[2].h - bars[0].h) / (bars[1].h - bars[0].h) - 5) < 1e-6);
-    sonde__plot_scene_fini(&scene);
-}
-
 static void test_histogram_errors(void **state)
 {
     sonde_histogram h = make_histogram(3, 0, 1);
@@ -148,24 +129,22 @@ static void test_histogram_errors(void **state)
 static void test_heatmap(void **state)
 {
     /* Three steps of one value each, in a bin that climbs; one step without values. */
-    sonde_histogram h[4] = {{.bins = 4, .lower = 0, .upper = 4}};
+    const double counts[4][4] = {{5, 0, 0, 0}, {0, 7, 0, 0}, {0, 0, 0, 9}, {0}};
     const int64_t steps[4] = {0, 10, 20, 30};
-    sonde_heatmap_plot plot = {.histograms = h,
-                               .steps = steps,
-                               .count = 4,
-                               .y_label = "log2 |g|",
-                               .colours = SONDE_COLOURS_BLUES,
-                               .median = true};
+    const sonde_heatmap_plot plot = {.counts = counts[0],
+                                     .steps = steps,
+                                     .count = 4,
+                                     .rows = 4,
+                                     .high = 4,
+                                     .y_label = "log2 |g|",
+                                     .colours = SONDE_COLOURS_BLUES,
+                                     .median = true};
     const uint32_t full = sonde__plot_colour_at(SONDE_COLOURS_BLUES, 1) >> 8;
     sonde__plot_scene scene = {0};
     decoded d = {0};
     sonde__plot_box area = {0};
 
     (void)state;
-    h[1] = h[2] = h[3] = h[0];
-    h[0].counts[0] = 5;
-    h[1].counts[1] = 7;
-    h[2].counts[3] = 9;
     assert_int_equal(build_scene(sonde__plot_build_heatmap, &plot, 900, &scene),
                      SONDE_OK);
     check_texts(&scene);
@@ -195,57 +174,63 @@ static void test_heatmap(void **state)
     sonde__plot_scene_fini(&scene);
 }
 
-/* No share gets lost between histograms of different edges: every column sums to one. */
 static void test_heatmap_of_many_steps(void **state)
 {
-    enum { STEPS = 3000 };
-    sonde_histogram *h = calloc(STEPS, sizeof *h);
-    sonde_heatmap_plot plot = {.histograms = h, .count = STEPS, .log_colours = true};
+    enum { STEPS = 3000, ROWS = 17 };
+    static double counts[STEPS][ROWS];
+    const sonde_heatmap_plot plot = {
+        .counts = counts[0], .count = STEPS, .rows = ROWS, .low = -20, .high = -1};
     sonde__plot_scene scene = {0};
 
     (void)state;
-    assert_non_null(h);
-    for (int i = 0; i < STEPS; i++) {
-        h[i] = (sonde_histogram){
-            .bins = 10 + i % 7, .lower = -20 - i * 0.001, .upper = -1 - (i % 5)};
-        for (int k = 0; k < h[i].bins; k++) {
-            h[i].counts[k] = (uint64_t)(k * (h[i].bins - k));
-        }
+    for (int i = 0; i < STEPS * ROWS; i++) {
+        counts[i / ROWS][i % ROWS] = i % 7 * (i % ROWS);
     }
     assert_int_equal(build_scene(sonde__plot_build_heatmap, &plot, 600, &scene),
                      SONDE_OK);
     check_texts(&scene);
     assert_int_equal(count_kind(&scene, SONDE__ITEM_IMAGE), 2); /* map and colour bar */
     sonde__plot_scene_fini(&scene);
-    free(h);
 }
 
 static void test_heatmap_errors(void **state)
 {
-    sonde_histogram h[2] = {{.bins = 2, .upper = 1, .counts = {1, 1}},
-                            {.bins = 2, .upper = 1, .counts = {1, 1}}};
-    const int64_t steps[2] = {5, 5};
-    sonde_heatmap_plot plot = {.histograms = h, .count = 0};
+    static const struct {
+        double counts[2], low, high;
+        size_t count, rows;
+        int64_t second;
+        const char *where, *found;
+    } mistakes[] = {
+        {{1, 1}, 0, 1, 0, 1, 6, "heat map", "0"},
+        {{1, 1}, 0, 1, 2, 0, 6, "rows", "0"},
+        {{1, 1}, 0, 1, 2, 4097, 6, "rows", "4097"},
+        {{1, 1}, 0, 1, 2, 1, 5, "steps", "step 5 after step 5"},
+        {{1, 1}, 2, 1, 2, 1, 6, "rows", "edges 2 and 1"},
+        {{1, 1}, 0, INFINITY, 2, 1, 6, "rows", "inf"},
+        {{1, -1}, 0, 1, 2, 1, 6, "counts", "-1 at step 1, row 0"},
+        {{1, NAN}, 0, 1, 2, 1, 6, "counts", "nan"},
+        {{0, 0}, 0, 1, 2, 1, 6, "heat map", "empty"},
+    };
+    const double good[2] = {0, 3};
+    sonde_heatmap_plot plot = {.counts = good, .count = 2, .rows = 1};
     sonde_diag diag = {0};
 
     (void)state;
-    assert_int_equal(sonde_plot_heatmap(in_folder("m.png"), &plot, &diag), SONDE_EINVAL);
-    plot.count = 2;
-    plot.steps = steps;
-    assert_int_equal(sonde_plot_heatmap(file_name, &plot, &diag), SONDE_EINVAL);
-    assert_non_null(strstr(diag.found, "step 5 after step 5"));
-    plot.steps = NULL;
-    h[1].lower = INFINITY;
-    assert_int_equal(sonde_plot_heatmap(file_name, &plot, &diag), SONDE_EINVAL);
-    assert_string_equal(diag.where, "histogram 1");
-    h[1].lower = 0;
-    h[1].bins = 0;
-    assert_int_equal(sonde_plot_heatmap(file_name, &plot, &diag), SONDE_EINVAL);
-    h[0] = h[1] = (sonde_histogram){.bins = 2, .upper = 1};
-    assert_int_equal(sonde_plot_heatmap(file_name, &plot, &diag), SONDE_EINVAL);
-    assert_non_null(strstr(diag.found, "empty"));
+    (void)in_folder("m.png");
+    for (size_t i = 0; i < sizeof mistakes / sizeof mistakes[0]; i++) {
+        const int64_t steps[2] = {5, mistakes[i].second};
+        const sonde_heatmap_plot bad = {.counts = mistakes[i].counts,
+                                        .steps = steps,
+                                        .count = mistakes[i].count,
+                                        .rows = mistakes[i].rows,
+                                        .low = mistakes[i].low,
+                                        .high = mistakes[i].high};
+
+        assert_int_equal(sonde_plot_heatmap(file_name, &bad, &diag), SONDE_EINVAL);
+        assert_string_equal(diag.where, mistakes[i].where);
+        assert_non_null(strstr(diag.found, mistakes[i].found));
+    }
     assert_int_equal(access(file_name, F_OK), -1);
-    h[0].counts[1] = 3;
     assert_int_equal(sonde_plot_heatmap(file_name, &plot, &diag), SONDE_OK);
 }
 
@@ -254,7 +239,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_histogram),
         cmocka_unit_test(test_zeros_apart),
-        cmocka_unit_test(test_log_histogram),
         cmocka_unit_test(test_histogram_errors),
         cmocka_unit_test(test_heatmap),
         cmocka_unit_test(test_heatmap_of_many_steps),

@@ -5,8 +5,7 @@
 #include "base/macros.h"
 
 #include "plot/axes.h"
-#include "plot/colour.h"
-#include "plot/curves.h"
+#include "plot/page.h"
 
 #define MINUS "\xe2\x88\x92"
 

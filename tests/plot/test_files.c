@@ -27,6 +27,7 @@ typedef struct samples {
     uint32_t counts[6][6];
     sonde_histogram histogram[3];
     double loss[12];
+    double heat[3][5];
     sonde_plot_series series[3];
     sonde_plot_panel panels[2];
     sonde_images_plot images;
@@ -49,6 +50,9 @@ static void make_data(samples *s)
     for (int i = 0; i < 3; i++) {
         s->histogram[i] = (sonde_histogram){
             .bins = 5, .lower = -30 - i, .upper = -3 + i, .counts = {9, 1, 4, 30, 12345}};
+        for (int k = 0; k < 5; k++) {
+            s->heat[i][k] = (double)s->histogram[i].counts[(k + i) % 5];
+        }
     }
     for (int i = 0; i < 12; i++) {
         s->loss[i] = i == 5 ? (double)NAN : 12345.0 / (i + 1);
@@ -91,8 +95,11 @@ static void make_samples(samples *s, const sonde_plot_page *page)
                                     .y_label = "Cross-entropy over the batch",
                                     .smooth = 0.5};
     s->heatmap = (sonde_heatmap_plot){.page = *page,
-                                      .histograms = s->histogram,
+                                      .counts = s->heat[0],
                                       .count = 3,
+                                      .rows = 5,
+                                      .low = -30,
+                                      .high = -3,
                                       .y_label = "log2 of the gradient's magnitude",
                                       .median = true};
 }

@@ -6,9 +6,7 @@
 #include "base/memory.h"
 
 #include "plot/axes.h"
-#include "plot/colour.h"
-#include "plot/images.h"
-#include "plot/curves.h"
+#include "plot/page.h"
 
 #define MINUS "\xe2\x88\x92"
 
@@ -118,20 +116,13 @@ static uint32_t last_pixel(const sonde_images_plot *plot, size_t i)
 static void test_ranges(void **state)
 {
     int16_t data[2][1][2] = {{{0, 1}}, {{-10, 10}}};
-    sonde_images_plot plot = {.images =
-                                  sonde_view_of(SONDE_I16, 3, (int64_t[]){2, 1, 2}, data),
-                              .colours = SONDE_COLOURS_GREY};
+    const sonde_images_plot plot = {
+        .images = sonde_view_of(SONDE_I16, 3, (int64_t[]){2, 1, 2}, data),
+        .colours = SONDE_COLOURS_GREY};
 
     (void)state;
     assert_int_equal(last_pixel(&plot, 0), 0x8c8c8c); /* 11 of 20 */
     assert_int_equal(last_pixel(&plot, 1), 0xffffff);
-    plot.each_range = true;
-    assert_int_equal(last_pixel(&plot, 0), 0xffffff);
-    assert_int_equal(last_pixel(&plot, 1), 0xffffff);
-    plot.each_range = false;
-    plot.high = 5;
-    assert_int_equal(last_pixel(&plot, 0), 0x333333);
-    assert_int_equal(last_pixel(&plot, 1), 0xffffff); /* clamped */
 }
 
 /* The same colours whatever the order of axes, the strides and the dtype. */
@@ -266,7 +257,7 @@ static void test_panels(void **state)
 static void test_confusion(void **state)
 {
     uint64_t counts[3][3] = {{50, 0, 3}, {7, 100, 11}, {0, 25, 804}};
-    sonde_confusion_plot plot = {
+    const sonde_confusion_plot plot = {
         .counts = sonde_view_of(SONDE_U64, 2, (int64_t[]){3, 3}, counts),
         .classes = fruits,
     };
@@ -306,14 +297,6 @@ static void test_confusion(void **state)
             sonde__plot_colour_at(SONDE_COLOURS_VIRIDIS, (double)value / 804) >> 8);
     }
     free(d.rgb);
-    sonde__plot_scene_fini(&scene);
-
-    plot.shares = true;
-    assert_int_equal(build_scene(sonde__plot_build_confusion, &plot, 900, &scene),
-                     SONDE_OK);
-    assert_int_equal(count_texts(&scene, "94"), 1); /* 50 of 53 */
-    assert_int_equal(count_texts(&scene, "97"), 1); /* 804 of 829 */
-    assert_int_equal(count_texts(&scene, "804"), 0);
     sonde__plot_scene_fini(&scene);
 }
 
@@ -394,9 +377,6 @@ static void test_image_errors(void **state)
     plot.images = sonde_view_of((sonde_dtype)77, 3, (int64_t[]){1, 4, 4}, data);
     assert_int_equal(sonde_plot_images(file_name, &plot, &diag), SONDE_EDTYPE);
     plot.images = sonde_view_of(SONDE_F32, 3, (int64_t[]){1, 4, 4}, data);
-    plot.low = 1;
-    assert_int_equal(sonde_plot_images(file_name, &plot, &diag), SONDE_EINVAL);
-    plot.low = 0;
     plot.columns = -1;
     assert_int_equal(sonde_plot_images(file_name, &plot, &diag), SONDE_EINVAL);
     assert_int_equal(sonde_plot_panels(file_name, &panels, &diag), SONDE_EINVAL);

@@ -6,9 +6,7 @@
 #include "base/memory.h"
 
 #include "plot/axes.h"
-#include "plot/colour.h"
 #include "plot/scene.h"
-#include "plot/ticks.h"
 
 #define ELLIPSIS "\xe2\x80\xa6"
 #define MINUS "\xe2\x88\x92"

@@ -6,7 +6,7 @@ Two files: ops.safetensors holds tensors, cases.txt says which op makes which of
     CASE KIND in NAME,NAME out NAME,-,NAME key=value ...
 
 "none" stands for no inputs, "-" for an output that is not compared. Keys are the fields of
-sonde__op_attrs, `live` for an update's numbers, and `exact` where no rounding can differ. Run with PyTorch 2.13 (CPU); the files are committed and change only when cases do.
+the kind's attrs, `live` for an update's numbers, and `exact` where no rounding can differ. Run with PyTorch 2.13 (CPU); the files are committed and change only when cases do.
 """
 import pathlib
 
@@ -175,15 +175,15 @@ def binaries():
         case(f"add.{name}", "Add", [("a", a), ("b", b)], [("y", a + b)], exact=1)
         case(f"mul.{name}", "Mul", [("a", a), ("b", b)], [("y", a * b)], exact=1)
     case("scale.small", "Scale", [("x", pairs[0][1])], [("y", pairs[0][1] * -0.3)],
-         scale=-0.3, exact=1)
-    case("scale.nonfinite", "Scale", [("x", special_a)], [("y", special_a * 0.0)], scale=0.0,
+         value=-0.3, exact=1)
+    case("scale.nonfinite", "Scale", [("x", special_a)], [("y", special_a * 0.0)], value=0.0,
          exact=1)
     case("accumulate.sum", "Accumulate", [("acc", pairs[0][1]), ("g", pairs[0][2])],
-         [("y", pairs[0][1] + pairs[0][2])], scale=1.0, exact=1)
+         [("y", pairs[0][1] + pairs[0][2])], value=1.0, exact=1)
     case("accumulate.mean", "Accumulate", [("acc", pairs[0][1]), ("g", pairs[0][2])],
-         [("y", pairs[0][1].add(pairs[0][2], alpha=0.25))], scale=0.25, exact=1)
+         [("y", pairs[0][1].add(pairs[0][2], alpha=0.25))], value=0.25, exact=1)
     case("accumulate.nonfinite", "Accumulate", [("acc", special_a), ("g", special_b)],
-         [("y", special_a + special_b)], scale=1.0, exact=1)
+         [("y", special_a + special_b)], value=1.0, exact=1)
 
 
 def shapes():
@@ -207,9 +207,9 @@ def shapes():
          dims=(2, 3, 4, 5), exact=1)
     case("broadcast.scalar", "Broadcast", [("x", torch.tensor(2.5))],
          [("y", torch.tensor(2.5).expand(3, 2))], dims=(3, 2), exact=1)
-    case("fill.small", "Fill", [], [("y", torch.full((3, 2), -1.5))], dims=(3, 2), scale=-1.5,
+    case("fill.small", "Fill", [], [("y", torch.full((3, 2), -1.5))], dims=(3, 2), value=-1.5,
          exact=1)
-    case("fill.scalar", "Fill", [], [("y", torch.tensor(1.0))], dims=(), scale=1.0, exact=1)
+    case("fill.scalar", "Fill", [], [("y", torch.tensor(1.0))], dims=(), value=1.0, exact=1)
 
 
 def reductions():
@@ -438,7 +438,7 @@ def pointwise():
     odd = torch.tensor([NAN, INF, -INF, 0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 3.0, -3.0, 6.0,
                         20.0, -20.0, 25.0, 1e-4, -1e-4, 88.0, -88.0])
     rows = [
-        ("Gelu", F.gelu, {}), ("Gelu", lambda x: F.gelu(x, approximate="tanh"), {"choice": 1}),
+        ("Gelu", F.gelu, {}), ("Gelu", lambda x: F.gelu(x, approximate="tanh"), {"variant": 1}),
         ("Silu", F.silu, {}), ("Mish", F.mish, {}),
         ("LeakyRelu", lambda x: F.leaky_relu(x, 0.2), {"number": (0.2, 0.0)}),
         ("Elu", lambda x: F.elu(x, 1.5), {"number": (1.5, 0.0)}),
@@ -517,8 +517,8 @@ def dropout():
     """In inference; tests/nn/test_dropout.c has what is drawn."""
     torch.manual_seed(23)
     x = poisoned(randn(3, 7), (2, NAN), (5, INF))
-    case("dropout", "Dropout", [("x", x)], [("y", F.dropout(x, 0.4, False))], number=(0.4, 0.0))
-    case("dropout.d", "DropoutGrad", [("dy", x)], [("dx", x)], number=(0.4, 0.0))
+    case("dropout", "Dropout", [("x", x)], [("y", F.dropout(x, 0.4, False))], p=0.4)
+    case("dropout.d", "DropoutGrad", [("dy", x)], [("dx", x)], p=0.4)
 
 
 # --- functions of two values -----------------------------------------------------------
@@ -543,13 +543,13 @@ def pairs():
          None, sigmoid),
         ("SoftMarginLoss", lambda a, b: torch.log1p(torch.exp(-b * a)), {}, None, torch.sign),
         ("KlDiv", lambda a, b: F.kl_div(a, b, **none), {}, None, sigmoid),
-        ("KlDiv", lambda a, b: F.kl_div(a, b, log_target=True, **none), {"affine": True}, None,
+        ("KlDiv", lambda a, b: F.kl_div(a, b, log_target=True, **none), {"log": True}, None,
          None),
         ("PoissonNllLoss", lambda a, b: F.poisson_nll_loss(a, b, **none),
-         {"affine": True, "number": (1e-8, 0.0)}, None, torch.abs),
+         {"log": True, "number": (1e-8, 0.0)}, None, torch.abs),
         ("PoissonNllLoss", lambda a, b: F.poisson_nll_loss(
             a, b, log_input=False, full=True, eps=1e-3, **none),
-         {"causal": True, "number": (1e-3, 0.0)}, torch.abs, lambda b: b.abs() * 2),
+         {"full": True, "number": (1e-3, 0.0)}, torch.abs, lambda b: b.abs() * 2),
         ("HingeEmbeddingLoss", lambda a, b: F.hinge_embedding_loss(a, b, margin=0.7, **none),
          {"number": (0.7, 0.0)}, None, torch.sign),
         ("FloatPower", torch.pow, {}, torch.abs, None), ("Atan2", torch.atan2, {}, None, None),

@@ -20,7 +20,7 @@ def batch_norm(name, x, training, affine=True, track=True, momentum=0.1, eps=1e-
     axes = [0] + list(range(2, x.dim()))
     now = x.detach().mean(axes) if own else mean
     spread = x.detach().var(axes, unbiased=False) if own else var
-    attrs = dict(eps=eps, number=(NAN if momentum is None else momentum, 0.0), affine=affine,
+    attrs = dict(eps=eps, momentum=NAN if momentum is None else momentum, affine=affine,
                  track=track, training=training)
     y = F.batch_norm(x, mean.clone() if not own else None, var.clone() if not own else None, w, b,
                      training=own, eps=eps)
@@ -88,7 +88,7 @@ def own_updates():
                      [("w", before), ("g", g)] + [(k, state[k]) for k in ("v", "m", "b")],
                      [("w2", w.detach().clone())] +
                      [(k + "2", None if t is None else t.clone()) for k, t in made.items()],
-                     choice=choice, live=(0.02, 0.9, 1e-8, options.get("weight_decay", 0.0),
+                     variant=choice, live=(0.02, 0.9, 1e-8, options.get("weight_decay", 0.0),
                                           options.get("momentum", 0.0), 0.5, float(step == 0)))
                 state = {k: torch.zeros(*shape) if t is None else t.clone() for k, t in made.items()}
         w = torch.nn.Parameter(randn(*shape))
@@ -198,8 +198,8 @@ def entropies():
         if way != "nan":
             assert torch.allclose(value, loss, atol=1e-6), (way, value, loss)
         dloss = torch.tensor(1.5)
-        attrs = dict(mean=reduction == "mean", number=(smoothing, 0.0),
-                     choice=int(ignore is not None), groups=0 if ignore is None else ignore)
+        attrs = dict(mean=reduction == "mean", label_smoothing=smoothing,
+                     ignores=int(ignore is not None), ignore_index=0 if ignore is None else ignore)
         weights = [("w", weight)] if weighted else []
         case(f"entropy.{way}", "NllWeighted", [("logp", logp), ("target", target)] + weights,
              [("loss", value)], **attrs)
@@ -209,14 +209,14 @@ def entropies():
              dims=(6, 4), **attrs)
     labels = torch.tensor([3, 0, 2])
     case("number", "Number", [("x", labels)], [("y", labels.float().reshape(3, 1))])
-    case("one_hot", "OneHot", [("x", labels)], [("y", F.one_hot(labels, 5).float())], groups=5)
+    case("one_hot", "OneHot", [("x", labels)], [("y", F.one_hot(labels, 5).float())], classes=5)
 
 
 def matmul(name, a, b, choice=0, scale=0.0):
     left = a.transpose(-1, -2) if choice & 1 else a
     right = b.transpose(-1, -2) if choice & 2 else b
     case(name, "MatMul", [("a", a), ("b", b)], [("y", (left @ right) * (scale or 1.0))],
-         choice=choice, scale=scale)
+         transposed=choice, scale=scale)
 
 
 def more_ops():
@@ -235,7 +235,7 @@ def more_ops():
     y = F.embedding(ids, w, padding_idx=2)
     dy = randn(*y.shape)
     case("embedding.padding", "EmbeddingGrad", [("dy", dy), ("x", ids)],
-         [("dw", grad(y, [w], dy)[0])], dims=(7, 4), choice=1, number=(2.0, 0.0))
+         [("dw", grad(y, [w], dy)[0])], dims=(7, 4), padded=1, padding_idx=2)
     matmul("matmul.small", randn(3, 5), randn(5, 4))
     matmul("matmul.wide", randn(33, 70), randn(70, 41))
     matmul("matmul.batches", randn(2, 3, 4, 5), randn(3, 5, 6), scale=0.25)
@@ -248,16 +248,16 @@ def more_ops():
     a = torch.tensor([[1.0, NAN, INF, -2.0], [3.0, 0.0, -INF, 5.0]])
     b = torch.tensor([1.0, NAN, INF, -1.0])
     for i, f in enumerate((torch.eq, torch.ne, torch.lt, torch.le, torch.gt, torch.ge)):
-        case(f"compare{i}", "Compare", [("a", a), ("b", b)], [("y", f(a, b))], choice=i)
+        case(f"compare{i}", "Compare", [("a", a), ("b", b)], [("y", f(a, b))], comparison=i)
     mask = torch.tensor([[True, False, True, False], [False, False, True, True]])
     for name, x, z in (("where", randn(2, 4), randn(4)),
                        ("where.nan", a.clone(), poisoned(randn(2, 4), (1, NAN)))):
         case(name, "Where", [("c", mask), ("x", x), ("z", z)], [("y", torch.where(mask, x, z))],
              exact=1)
         case(name + ".fill", "MaskedFill", [("x", x), ("c", mask)],
-             [("y", x.masked_fill(mask, -1.5))], number=(-1.5, 0.0), exact=1)
+             [("y", x.masked_fill(mask, -1.5))], value=-1.5, exact=1)
         case(name + ".keep", "MaskedFill", [("x", x), ("c", mask)],
-             [("y", x.masked_fill(~mask, 0.0))], choice=1, exact=1)
+             [("y", x.masked_fill(~mask, 0.0))], inverted=1, exact=1)
     x = poisoned(randn(3, 7, 2), (5, NAN)).requires_grad_()
     y = x[:, 1:-1:2]
     dy = poisoned(randn(*y.shape), (1, NAN))
@@ -273,13 +273,13 @@ def more_ops():
             y = f(x, (0, 2))
             dy = randn(*y.shape)
             full = f"{name}{choice}"
-            case(full, "Extreme", [("x", x)], [("y", y)], dims=(0, -1), choice=choice, exact=1)
+            case(full, "Extreme", [("x", x)], [("y", y)], dims=(0, -1), smallest=choice, exact=1)
             case(full + ".dx", "ExtremeGrad", [("dy", dy), ("x", x), ("y", y)],
-                 [("dx", grad(y, [x], dy)[0])], axes=5, choice=choice)
+                 [("dx", grad(y, [x], dy)[0])], axes=5, smallest=choice)
             place = (torch.argmax, torch.argmin)[choice]
             if "ties" not in name:  # PyTorch names any of them
                 case(full + ".place", "ArgExtreme", [("x", x)], [("y", place(x, 1))], axis=1,
-                     choice=choice)
+                     smallest=choice)
     nan = poisoned(randn(3, 4), (1, NAN))
     case("extreme.nan", "Extreme", [("x", nan)], [("y", torch.amax(nan, 1, True))], dims=(1,),
          keep_dims=1, exact=1)
@@ -314,7 +314,7 @@ def attention(name, q, k, v, mask=None, causal=False, scale=None, heads=0, packe
     dy = randn(*y.shape)
     kind = "SelfAttention" if packed is not None else "Attention"
     ins = [("x", packed)] if packed is not None else [("q", q), ("k", k), ("v", v)]
-    attrs = dict(groups=heads, causal=causal, scale=scale)
+    attrs = dict(heads=heads, causal=causal, scale=scale)
     case(name, kind, ins + ([("m", mask)] if mask is not None else []),
          [("y", y), ("p", weights)], **attrs)
     grads = grad(y, leaves, dy)

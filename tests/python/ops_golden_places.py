@@ -24,33 +24,33 @@ def remaps():
     torch.manual_seed(31)
     rows = [
         ("constant", CONSTANT, lambda x: F.pad(x, (2, 1), value=0.5), -1,
-         dict(padding=(2, 1), number=(0.5, 0.0))),
-        ("cut", CONSTANT, lambda x: F.pad(x, (-2, 3)), -1, dict(padding=(-2, 3))),
-        ("reflect", REFLECT, lambda x: F.pad(x, (3, 2, 0, 0), "reflect"), -1, dict(padding=(3, 2))),
+         dict(before=2, after=1, number=0.5)),
+        ("cut", CONSTANT, lambda x: F.pad(x, (-2, 3)), -1, dict(before=-2, after=3)),
+        ("reflect", REFLECT, lambda x: F.pad(x, (3, 2, 0, 0), "reflect"), -1, dict(before=3, after=2)),
         ("replicate", REPLICATE, lambda x: F.pad(x, (0, 0, 1, 4), "replicate"), -2,
-         dict(padding=(1, 4))),
-        ("circular", CIRCULAR, lambda x: F.pad(x, (2, 3, 0, 0), "circular"), -1, dict(padding=(2, 3))),
-        ("nearest", NEAREST, resize((5, 11), "nearest"), -1, dict(kernel=(11, 0))),
-        ("fewer", NEAREST, resize((5, 4), "nearest"), -1, dict(kernel=(4, 0))),
-        ("exact", EXACT, resize((5, 11), "nearest-exact"), -1, dict(kernel=(11, 0))),
-        ("linear", LINEAR, resize(9, "linear"), 2, dict(kernel=(9, 0))),
-        ("linear_fewer", LINEAR, resize(3, "linear"), -1, dict(kernel=(3, 0))),
+         dict(before=1, after=4)),
+        ("circular", CIRCULAR, lambda x: F.pad(x, (2, 3, 0, 0), "circular"), -1, dict(before=2, after=3)),
+        ("nearest", NEAREST, resize((5, 11), "nearest"), -1, dict(count=11)),
+        ("fewer", NEAREST, resize((5, 4), "nearest"), -1, dict(count=4)),
+        ("exact", EXACT, resize((5, 11), "nearest-exact"), -1, dict(count=11)),
+        ("linear", LINEAR, resize(9, "linear"), 2, dict(count=9)),
+        ("linear_fewer", LINEAR, resize(3, "linear"), -1, dict(count=3)),
         ("linear_factor", LINEAR,
          lambda x: F.interpolate(x, scale_factor=1.7, mode="linear"), -1,
-         dict(number=(1.7, 0.0))),
+         dict(number=1.7)),
         ("corners", LINEAR_CORNERS, resize(9, "linear", align_corners=True), 2,
-         dict(kernel=(9, 0))),
+         dict(count=9)),
         ("one_corner", LINEAR_CORNERS, resize(1, "linear", align_corners=True), 2,
-         dict(kernel=(1, 0))),
-        ("cubic", CUBIC, resize((5, 12), "bicubic"), -1, dict(kernel=(12, 0))),
+         dict(count=1)),
+        ("cubic", CUBIC, resize((5, 12), "bicubic"), -1, dict(count=12)),
         ("cubic_corners", CUBIC_CORNERS, resize((8, 7), "bicubic", align_corners=True), 2,
-         dict(kernel=(8, 0))),
+         dict(count=8)),
         ("flip", FLIP, lambda x: x.flip(1), 1, {}),
-        ("roll", ROLL, lambda x: x.roll(-9, 3), 3, dict(padding=(-9, 0))),
-        ("repeat", REPEAT, lambda x: x.repeat(1, 3, 1, 1), 1, dict(kernel=(3, 0))),
-        ("each", REPEAT_EACH, lambda x: x.repeat_interleave(3, 2), 2, dict(kernel=(3, 0))),
+        ("roll", ROLL, lambda x: x.roll(-9, 3), 3, dict(before=-9)),
+        ("repeat", REPEAT, lambda x: x.repeat(1, 3, 1, 1), 1, dict(count=3)),
+        ("each", REPEAT_EACH, lambda x: x.repeat_interleave(3, 2), 2, dict(count=3)),
         ("windows", WINDOWS, windows, 2,
-         dict(kernel=(3, 0), stride=(2, 0), padding=(1, 0), dilation=(2, 0))),
+         dict(count=3, stride=2, before=1, dilation=2)),
     ]
     for name, choice, function, axis, attrs in rows:
         for poison in (False, True):
@@ -66,15 +66,15 @@ def remaps():
             if poison:
                 poisoned(dy, (3, NAN))
             full = f"remap.{name}{'.nan' if poison else ''}"
-            attrs = dict(attrs, axis=axis, choice=choice)
+            attrs = dict(attrs, axis=axis, map=choice)
             case(full, "Remap", [("x", x)], [("y", y)], exact=not (linear or cubic), **attrs)
             case(full + ".d", "RemapGrad", [("dy", dy)], [("dx", grad(y, [x], dy)[0])],
                  dims=tuple(x.shape), **attrs)
     x = torch.arange(12).reshape(3, 4)
-    case("remap.whole", "Remap", [("x", x)], [("y", F.pad(x, (1, 2)))], axis=1, padding=(1, 2),
+    case("remap.whole", "Remap", [("x", x)], [("y", F.pad(x, (1, 2)))], axis=1, before=1, after=2,
          exact=True)
-    case("remap.whole_roll", "Remap", [("x", x)], [("y", x.roll(2, 0))], axis=0, padding=(2, 0),
-         choice=ROLL, exact=True)
+    case("remap.whole_roll", "Remap", [("x", x)], [("y", x.roll(2, 0))], axis=0, before=2,
+         map=ROLL, exact=True)
 
 
 def indices():
@@ -117,7 +117,7 @@ def indices():
         x.requires_grad_()
         index = torch.randint(0, 6, (3, 4, 2))
         case("scatter_add" + tail, "Scatter", [("x", x), ("index", index), ("c", source)],
-             [("y", x.scatter_add(1, index, source))], axis=1, choice=1)
+             [("y", x.scatter_add(1, index, source))], axis=1, adds=1)
         index = torch.stack([torch.randperm(6)[:4] for _ in range(6)], 1).reshape(4, 3, 2)
         index = index.transpose(0, 1).contiguous()
         y = x.scatter(1, index, source)
@@ -130,7 +130,7 @@ def indices():
              [("dx", grad(y, [x], dy)[0])], axis=1, exact=True)
         index, source = torch.tensor([4, 1, 4]), randn(3, 3, 2)
         case("index_add" + tail, "Scatter", [("x", x), ("index", index), ("c", source)],
-             [("y", x.index_add(1, index, source))], axis=1, choice=1)
+             [("y", x.index_add(1, index, source))], axis=1, adds=1)
     x, index = torch.arange(20).reshape(4, 5), torch.tensor([[4, 0], [1, 1], [2, 3], [0, 0]])
     case("gather.whole", "Gather", [("x", x), ("index", index)], [("y", x.gather(1, index))],
          axis=1, exact=True)
@@ -148,16 +148,16 @@ def orders():
             for descending in (False, True):
                 case(f"arg_sort.{axis}{int(descending)}{tail}", "ArgSort", [("x", x)],
                      [("y", x.argsort(dim=axis, descending=descending, stable=True))], axis=axis,
-                     choice=int(descending), exact=True)
+                     descending=int(descending), exact=True)
             case(f"cumsum.{axis}{tail}", "CumSum", [("x", x)], [("y", x.cumsum(axis))], axis=axis)
             case(f"cumsum.back.{axis}{tail}", "CumSum", [("x", x)],
-                 [("y", x.flip(axis).cumsum(axis).flip(axis))], axis=axis, choice=1)
+                 [("y", x.flip(axis).cumsum(axis).flip(axis))], axis=axis, descending=1)
         x = randn(3, 40)
         if poison:
             poisoned(x, (1, NAN), (50, INF), (90, -INF))
         for largest in (False, True):
             case(f"top.{int(largest)}{tail}", "ArgSort", [("x", x)],
-                 [("y", x.topk(7, 1, largest)[1])], axis=1, kernel=(7, 0), choice=int(largest),
+                 [("y", x.topk(7, 1, largest)[1])], axis=1, k=7, descending=int(largest),
                  exact=True)
         x = randn(2, 3, 7, 5)
         if poison:
@@ -182,7 +182,7 @@ def transposed():
             ("nan", poisoned(randn(2, 2, 4, 4), (3, NAN), (20, INF)), randn(2, 3, 3, 3), {})):
         y = F.conv_transpose2d(x, w, **keys)
         attrs = dict(stride=(1, 1), padding=(0, 0), dilation=(1, 1), groups=1,
-                     dims=keys.get("output_padding", (0, 0)))
+                     output_padding=keys.get("output_padding", (0, 0)))
         attrs |= {k: v for k, v in keys.items() if k != "output_padding"}
         case(f"conv_transpose2d.{name}", "ConvTranspose2d", [("x", x), ("w", w)], [("y", y)],
              **attrs)
@@ -205,11 +205,11 @@ def casts():
                               ("same", x, x), ("of_bits", bits, bits.float())):
         case(f"cast.{name}", "Cast", [("x", given)], [("y", made)], exact=True)
     for name, given in (("whole", small), ("whole_bits", bits), ("whole_whole", whole)):
-        case(f"cast.{name}", "Cast", [("x", given)], [("y", given.long())], choice=1, exact=True)
+        case(f"cast.{name}", "Cast", [("x", given)], [("y", given.long())], to=1, exact=True)
     for name, given in (("bool", x), ("bool_whole", whole), ("bool_bits", bits)):
-        case(f"cast.{name}", "Cast", [("x", given)], [("y", given.bool())], choice=2, exact=True)
+        case(f"cast.{name}", "Cast", [("x", given)], [("y", given.bool())], to=2, exact=True)
     x = torch.tensor([[3, 0, 1], [2, 2, 0]])
-    case("one_hot.rows", "OneHot", [("x", x)], [("y", F.one_hot(x, 5).float())], groups=5,
+    case("one_hot.rows", "OneHot", [("x", x)], [("y", F.one_hot(x, 5).float())], classes=5,
          exact=True)
 
 
@@ -229,7 +229,7 @@ def bags():
                 dy = randn(*y.shape)
                 if poison:
                     poisoned(dy, (1, NAN), (6, INF))
-                attrs = dict(choice=choice, number=(-1.0 if padding is None else 3.0, 0.0))
+                attrs = dict(mode=choice, padding_idx=-1 if padding is None else 3)
                 name = f"bag.{mode}.{padding}{tail}"
                 case(name, "EmbeddingBag", [("x", ids), ("w", w)], [("y", y)], **attrs)
                 case(name + ".d", "EmbeddingBagGrad", [("dy", dy), ("x", ids), ("w", w)],
@@ -256,7 +256,7 @@ def ctc():
         lost = lost & ~(loss.isinf() | (loss == 0))
         dx = dx - torch.where(lost[..., None], logp.detach().exp() * dy[:, None], 0.0)
         scale = sizes if mean else 1
-        attrs = dict(groups=blank, affine=zero, mean=mean)
+        attrs = dict(blank=blank, zero_infinity=zero, mean=mean)
         alpha = paths(logp.detach(), target, lengths, sizes, blank)
         ins = [("logp", logp), ("target", target), ("lengths", lengths), ("sizes", sizes)]
         case(f"ctc.{name}", "CtcLoss", ins, [("loss", loss / scale), ("alpha", alpha)], **attrs)

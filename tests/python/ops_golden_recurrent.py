@@ -53,7 +53,7 @@ def recurrent(name, cell, x, units, bias=True, reverse=False, poison=()):
     hs.backward(dy)
     dr = torch.stack([o[3].grad for o in order], 1)
     ins = [("x", x), ("wi", w_ih), ("wh", w_hh)] + ([("bi", b_ih), ("bh", b_hh)] if bias else [])
-    attrs = dict(groups=units, choice=choice, affine=reverse)
+    attrs = dict(units=units, cell=choice, reversed=reverse)
     case(name, "Recurrent", ins, [("y", y), ("g", gates), ("c", cells)], **attrs)
     case(name + ".d", "RecurrentGrad",
          [("dy", dy), ("h", hs.detach()), ("g", gates), ("c", cells), ("wh", w_hh)],

@@ -25,10 +25,10 @@ def loss_scales():
               ("tracker", torch.tensor(float(tracker))), ("skipped", torch.tensor(2.0))],
              [("new_scale", after[0]), ("new_tracker", count[0].float()),
               ("new_skipped", torch.tensor(2.0 + found))],
-             number=(growth, backoff), groups=interval, exact=1)
+             growth=growth, backoff=backoff, interval=interval, exact=1)
     case("loss_scale.inf", "LossScale",
          [("found", torch.tensor(0.0)), ("scale", torch.tensor(INF)), ("tracker", torch.tensor(0.0)),
           ("skipped", torch.tensor(0.0))],
          [("new_scale", torch.tensor(INF)), ("new_tracker", torch.tensor(1.0)),
           ("new_skipped", torch.tensor(0.0))],
-         number=(2.0, 0.5), groups=7, exact=1)
+         growth=2.0, backoff=0.5, interval=7, exact=1)

@@ -1,6 +1,6 @@
 /*
  * stream.h - evidence by hand: tensors are declared, given values at steps, and rules
- * judge.
+ * judge. A table of cases says what each rule makes of such evidence.
  */
 #ifndef SONDE_TESTS_RULES_STREAM_H
 #define SONDE_TESTS_RULES_STREAM_H
@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STREAM_MOST = 8192 };
+enum { STREAM_MOST = 8192, STREAM_VALUES = 8 };
 
 typedef struct stream {
     sonde_catalogue *catalogue;
@@ -30,6 +30,7 @@ typedef struct stream {
     const char *module, *op; /* of what is declared next; NULL: none */
     bool loses;              /* training goes badly: stream_open_losing */
     uint32_t loss;           /* ... and its loss rises */
+    float values[STREAM_VALUES][STREAM_MOST]; /* of a case; 0 at first */
 } stream;
 
 /* text: a rule with parameters. */
@@ -48,7 +49,15 @@ void stream_begin(stream *s);
 /* The values of a tensor at this step: vital signs and raw values. */
 void stream_put(stream *s, uint32_t id, const float *values);
 
+/* One hashed value, of a replica. */
+void stream_put_hash(stream *s, uint32_t id, uint64_t hash, int replica);
+
 float stream_normal(stream *s);
+
+/* Adds normal values of that deviation to the first `count` values; stream_put_walk: of a
+ * tensor, and puts them. */
+void stream_walk(stream *s, float *values, int count, float deviation);
+void stream_put_walk(stream *s, uint32_t id, float *values, float deviation);
 
 /* Normal values of that mean and deviation. */
 void stream_put_normal(stream *s, uint32_t id, double mean, double deviation);
@@ -69,5 +78,41 @@ sonde_finding stream_expect(stream *s, const char *tensor, int64_t step);
 
 /* Finishes; nothing was found, and the rule had what it needs. */
 void stream_expect_clean(stream *s);
+
+/* --- tables of cases ------------------------------------------------------------------- */
+
+/* What is expected of all findings at the end. */
+typedef enum stream_outcome {
+    CLEAN,  /* there is none, and the rule had what it needs */
+    SILENT, /* there is none */
+    FOUND,
+    NOTED, /* this is the highest severity */
+    WARNED,
+    FAILED
+} stream_outcome;
+
+typedef struct stream_case {
+    const char *name, *rule; /* rule: with parameters; several are separated by '|' */
+    /* The role, the name, rows, columns, =op and @module of each, "weight w 16 4, output
+     * a_output_0 8 =Relu @a"; "3*weight fc#.weight 4 4 + bias fc#.bias 4" is three of
+     * both. Ids count from 0. */
+    const char *tensors;
+    void (*step)(stream *s, int kind, int step); /* puts the values of a step */
+    int kind, steps;
+    stream_outcome outcome;
+    const char *about;     /* the tensor of the only finding; NULL: of any */
+    int64_t at;            /* ... and its step */
+    const char *statistic; /* ... and this, or a part of its message; NULL: any */
+    size_t findings;       /* if there are more than that one */
+    uint64_t lasts;        /* the steps of the one; 0: any */
+    bool losing;           /* as stream_open_losing */
+} stream_case;
+
+/* What a case does not say is 0. */
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
+
+/* Runs the cases, each a test of its own, and then the other tests. */
+int stream_main(const stream_case *cases, size_t count, const struct CMUnitTest *others,
+                size_t more);
 
 #endif

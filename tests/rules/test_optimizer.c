@@ -3,165 +3,77 @@
  */
 #include "rules/stream.h"
 
-enum { N = 60, STEPS = 30, AT = 10 };
-enum { RIGHT, SWAPPED, STUCK, NEGATIVE, CORRUPT, CLIPPED, MODES };
+#include "base/macros.h"
 
-typedef struct adam {
-    stream s;
-    uint32_t w, g, m, v, t;
-    float value[N], first[N], second[N], step;
-} adam;
+enum { N = 60, STEPS = 30, AT = 10, LAYERS = 8 };
 
-static void adam_open(adam *a, bool pytorch)
+enum { RIGHT, SWAPPED, STUCK, NEGATIVE, CORRUPT, CLIPPED };
+
+/* An Adam of one weight: its gradient, moments and step. From step AT on it is wrong. */
+static void adam(stream *s, int kind, int step)
 {
-    memset(a, 0, sizeof *a);
-    stream_open(&a->s, "OptimizerState");
-    a->w = stream_declare(&a->s, "fc.weight", SONDE_ROLE_WEIGHT, 6, 10);
-    a->g = stream_declare(&a->s, pytorch ? "fc.weight.grad" : "Gradient___fc.weight",
-                          SONDE_ROLE_GRADIENT, 6, 10);
-    a->m = stream_declare(&a->s, pytorch ? "fc.weight.exp_avg" : "Accl1___fc.weight",
-                          SONDE_ROLE_OPTIMIZER, 6, 10);
-    a->v = stream_declare(&a->s, pytorch ? "fc.weight.exp_avg_sq" : "Accl2___fc.weight",
-                          SONDE_ROLE_OPTIMIZER, 6, 10);
-    a->t = stream_declare(&a->s, pytorch ? "fc.weight.step" : "Step___fc.weight",
-                          SONDE_ROLE_OPTIMIZER, 0, 0);
-    stream_begin(&a->s);
-}
-
-static void adam_step(adam *a, int mode, bool wrong)
-{
-    const float b1 = wrong && mode == SWAPPED ? 0.999F : 0.9F;
-    const float b2 = wrong && mode == SWAPPED ? 0.9F : 0.999F;
-    const float clipped =
-        mode == CLIPPED ? 0.1F + 0.4F * fabsf(stream_normal(&a->s)) : 1.0F;
+    const bool wrong = step >= AT;
+    const float b1 = wrong && kind == SWAPPED ? 0.999F : 0.9F;
+    const float b2 = wrong && kind == SWAPPED ? 0.9F : 0.999F;
+    const float clipped = kind == CLIPPED ? 0.1F + 0.4F * fabsf(stream_normal(s)) : 1.0F;
+    float *w = s->values[0], *m = s->values[1], *v = s->values[2], *t = s->values[3];
     float seen[N];
 
-    a->step += wrong && mode == STUCK ? 0.0F : 1.0F;
+    *t += wrong && kind == STUCK ? 0.0F : 1.0F;
     for (int i = 0; i < N; i++) {
         float g = 0.0F;
 
-        seen[i] = 0.05F + 0.1F * stream_normal(&a->s);
+        seen[i] = 0.05F + 0.1F * stream_normal(s);
         g = clipped * seen[i]; /* what is used is not what is seen */
-        a->first[i] = b1 * a->first[i] + (1.0F - b1) * g;
-        a->second[i] = b2 * a->second[i] + (1.0F - b2) * g * g;
-        a->value[i] -= 0.01F * a->first[i];
+        m[i] = b1 * m[i] + (1.0F - b1) * g;
+        v[i] = b2 * v[i] + (1.0F - b2) * g * g;
+        w[i] -= 0.01F * m[i];
     }
-    if (wrong && a->s.at.mode_step == AT) {
-        a->second[7] = mode == NEGATIVE ? -a->second[7] : a->second[7];
-        a->first[7] = mode == CORRUPT ? 1e30F : a->first[7];
-    }
-    stream_put(&a->s, a->g, seen);
-    stream_put(&a->s, a->m, a->first);
-    stream_put(&a->s, a->v, a->second);
-    stream_put_all(&a->s, a->t, a->step);
-    stream_put(&a->s, a->w, a->value);
-    stream_end(&a->s);
+    v[7] = step == AT && kind == NEGATIVE ? -v[7] : v[7];
+    m[7] = step == AT && kind == CORRUPT ? 1e30F : m[7];
+    stream_put(s, 1, seen);
+    stream_put(s, 2, m);
+    stream_put(s, 3, v);
+    stream_put_all(s, 4, *t);
+    stream_put(s, 0, w);
 }
 
-static void what_cannot_be_is_found(void **state)
+/* A weight that walks, and one of whose elements jumps at a step; a loss, if there is one,
+ * falls, or rises from there on; an output, if there is one, is infinite before. */
+enum {
+    CALM,
+    ONE_JUMPS,
+    ALL_JUMP,
+    ONE_SHRINKS,
+    FROM_ZERO,
+    LOSS_FALLS,
+    LOSS_RISES,
+    NO_CAUSE,
+    CAUSE
+};
+
+static void jumps(stream *s, int kind, int step)
 {
-    static const struct {
-        const char *tensor, *pytorch;
-        int64_t step; /* -1: nothing is found */
-    } expected[MODES] = {[RIGHT] = {"", "", -1},
-                         [SWAPPED] = {"Accl1___fc.weight", "fc.weight.exp_avg", AT + 2},
-                         [STUCK] = {"Step___fc.weight", "fc.weight.step", AT + 2},
-                         [NEGATIVE] = {"Accl2___fc.weight", "fc.weight.exp_avg_sq", AT},
-                         [CORRUPT] = {"Accl1___fc.weight", "fc.weight.exp_avg", AT},
-                         [CLIPPED] = {"", "", -1}};
+    float *w = s->values[0];
+    const bool at = step == AT;
 
-    (void)state;
-    for (int mode = 0; mode < MODES; mode++) {
-        for (int pytorch = 0; pytorch < 2; pytorch++) {
-            adam a;
-
-            adam_open(&a, pytorch != 0);
-            for (int step = 0; step < STEPS; step++) {
-                adam_step(&a, mode, step >= AT);
-            }
-            if (expected[mode].step < 0) {
-                stream_expect_clean(&a.s);
-            } else {
-                (void)stream_expect(
-                    &a.s, pytorch ? expected[mode].pytorch : expected[mode].tensor,
-                    expected[mode].step);
-            }
-            stream_close(&a.s);
-        }
+    if (step == 0 && kind != FROM_ZERO) {
+        stream_walk(s, w, N, 0.1F);
     }
-}
-
-enum { CALM, ONE_JUMPS, ALL_JUMP, ONE_SHRINKS, FROM_ZERO, JUMPS };
-
-static void an_element_that_jumps_is_found(void **state)
-{
-    (void)state;
-    for (int kind = 0; kind < JUMPS; kind++) {
-        stream s;
-        uint32_t id = 0;
-        float w[N];
-
-        stream_open(&s, "UpdateSpike");
-        id = stream_declare(&s, "fc.weight", SONDE_ROLE_WEIGHT, 6, 10);
-        stream_begin(&s);
-        for (int i = 0; i < N; i++) {
-            w[i] = kind == FROM_ZERO ? 0.0F : 0.1F * stream_normal(&s);
-        }
-        for (int step = 0; step < STEPS; step++) {
-            for (int i = 0; i < N; i++) {
-                w[i] += 0.001F * stream_normal(&s);
-                w[i] *= kind == ALL_JUMP && step == AT ? 5.0F : 1.0F;
-            }
-            w[9] = kind == ONE_JUMPS && step == AT     ? 1.5F
-                   : kind == ONE_SHRINKS && step == AT ? 0.0F
-                                                       : w[9];
-            stream_put(&s, id, w);
-            stream_end(&s);
-        }
-        if (kind == ONE_JUMPS) {
-            (void)stream_expect(&s, "fc.weight", AT);
-        } else {
-            stream_expect_clean(&s);
-        }
-        stream_close(&s);
+    stream_walk(s, w, N, 0.001F);
+    for (int i = 0; i < N && kind == ALL_JUMP && at; i++) {
+        w[i] *= 5.0F;
     }
-}
-
-/* An element that jumps while the losses go on falling is a note; it is an error once they
- * have risen. */
-static void a_jump_waits_for_the_losses(void **state)
-{
-    (void)state;
-    for (int harm = 0; harm < 2; harm++) {
-        const sonde_finding *jump = NULL;
-        stream s;
-        uint32_t id = 0, loss = 0;
-        float w[N];
-
-        stream_open(&s, "UpdateSpike");
-        id = stream_declare(&s, "fc.weight", SONDE_ROLE_WEIGHT, 6, 10);
-        loss = stream_declare(&s, "loss", SONDE_ROLE_LOSS, 0, 0);
-        stream_begin(&s);
-        for (int i = 0; i < N; i++) {
-            w[i] = 0.1F * stream_normal(&s);
-        }
-        for (int step = 0; step < AT + 60; step++) {
-            const float falls = 2.0F * expf(-0.02F * (float)step);
-
-            for (int i = 0; i < N; i++) {
-                w[i] += 0.001F * stream_normal(&s);
-            }
-            w[9] = step == AT ? 1.5F : w[9];
-            stream_put(&s, id, w);
-            stream_put_all(&s, loss, harm == 1 && step > AT ? 9.0F : falls);
-            stream_end(&s);
-        }
-        jump = stream_found(&s, "fc.weight");
-        assert_non_null(jump);
-        assert_int_equal(jump->severity,
-                         harm == 1 ? SONDE_SEVERITY_ERROR : SONDE_SEVERITY_NOTE);
-        assert_int_equal(jump->step, AT);
-        stream_close(&s);
+    w[9] = at && kind == ONE_SHRINKS                                     ? 0.0F
+           : at && kind != CALM && kind != ALL_JUMP && kind != FROM_ZERO ? 1.5F
+                                                                         : w[9];
+    stream_put(s, 0, w);
+    if (kind == LOSS_FALLS || kind == LOSS_RISES) {
+        stream_put_all(
+            s, 1,
+            kind == LOSS_RISES && step > AT ? 9.0F : 2.0F * expf(-0.02F * (float)step));
+    } else if (kind >= NO_CAUSE) {
+        stream_put_all(s, 1, kind == CAUSE && step == AT - 1 ? INFINITY : 1.0F);
     }
 }
 
@@ -169,179 +81,134 @@ static void a_jump_waits_for_the_losses(void **state)
 static void a_jump_with_a_cause_is_a_note(void **state)
 {
     (void)state;
-    for (int caused = 0; caused < 2; caused++) {
+    for (int kind = NO_CAUSE; kind <= CAUSE; kind++) {
         const sonde_finding *jump = NULL;
         stream s;
-        uint32_t weight = 0, output = 0;
-        float w[N];
 
-        stream_open(&s, "UpdateSpike");
-        assert_int_equal(sonde_rules_add(s.rules, "ExplodingTensor", NULL), SONDE_OK);
-        weight = stream_declare(&s, "fc.weight", SONDE_ROLE_WEIGHT, 6, 10);
-        output = stream_declare(&s, "fc_output_0", SONDE_ROLE_OUTPUT, 4, 0);
+        stream_open(&s, "UpdateSpike|ExplodingTensor");
+        (void)stream_declare(&s, "fc.weight", SONDE_ROLE_WEIGHT, 6, 10);
+        (void)stream_declare(&s, "fc_output_0", SONDE_ROLE_OUTPUT, 4, 0);
         stream_begin(&s);
-        for (int i = 0; i < N; i++) {
-            w[i] = 0.1F * stream_normal(&s);
-        }
         for (int step = 0; step < STEPS; step++) {
-            for (int i = 0; i < N; i++) {
-                w[i] += 0.001F * stream_normal(&s);
-            }
-            w[9] = step == AT ? 1.5F : w[9];
-            stream_put(&s, weight, w);
-            stream_put_all(&s, output, caused && step == AT - 1 ? INFINITY : 1.0F);
+            jumps(&s, kind, step);
             stream_end(&s);
         }
         jump = stream_found(&s, "fc.weight");
         assert_non_null(jump);
         assert_int_equal(jump->severity,
-                         caused ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_ERROR);
+                         kind == CAUSE ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_ERROR);
         assert_true(jump->because_of ==
-                    (caused ? stream_found(&s, "fc_output_0")->id : 0));
+                    (kind == CAUSE ? stream_found(&s, "fc_output_0")->id : 0));
         stream_close(&s);
     }
 }
 
-/* Of 20 steps at once a drift is 20 times as large, and no jump; a flipped bit still is.
- */
-static void steps_between_count(void **state)
+/* Of 20 steps at once a drift is 20 times as large. */
+static void drifts(stream *s, int flipped, int step)
 {
-    (void)state;
-    for (int flipped = 0; flipped < 2; flipped++) {
-        stream s;
-        uint32_t id = 0;
-        float w[N];
+    float *w = s->values[0];
 
-        stream_open(&s, "UpdateSpike");
-        id = stream_declare(&s, "fc.weight", SONDE_ROLE_WEIGHT, 6, 10);
-        stream_begin(&s);
-        for (int i = 0; i < N; i++) {
-            w[i] = 0.02F * stream_normal(&s);
-        }
-        for (int step = 0; step < 200; step++) {
-            w[3] += step < 20 ? 0.01F : 0.02F;
-            w[3] = flipped && step == 155 ? 1e20F : w[3];
-            if (step < 20 || step % 20 == 0) {
-                stream_put(&s, id, w);
-            }
-            stream_end(&s);
-        }
-        if (flipped) {
-            (void)stream_expect(&s, "fc.weight", 160);
-        } else {
-            stream_expect_clean(&s);
-        }
-        stream_close(&s);
+    if (step == 0) {
+        stream_walk(s, w, N, 0.02F);
+    }
+    w[3] += step < 20 ? 0.01F : 0.02F;
+    w[3] = flipped && step == 155 ? 1e20F : w[3];
+    if (step < 20 || step % 20 == 0) {
+        stream_put(s, 0, w);
     }
 }
 
-/* With little history, half as large again is no flipped bit; several times as large is. */
-static void a_small_jump_needs_history(void **state)
+/* kind: the step of the jump; negative: of a large one. */
+static void small_jump(stream *s, int kind, int step)
 {
-    static const struct {
-        int at;
-        float jump;
-        bool found;
-    } cases[] = {{11, 0.06F, false}, {11, 1.5F, true}, {40, 0.06F, true}};
+    float *w = s->values[0];
 
-    (void)state;
-    for (int i = 0; i < 3; i++) {
-        stream s;
-        uint32_t id = 0;
-        float w[N];
-
-        stream_open(&s, "UpdateSpike");
-        id = stream_declare(&s, "fc.bias", SONDE_ROLE_WEIGHT, 6, 10);
-        stream_begin(&s);
-        for (int k = 0; k < N; k++) {
-            w[k] = 0.01F * stream_normal(&s);
-        }
-        for (int step = 0; step < 50; step++) {
-            for (int k = 0; k < N; k++) {
-                w[k] += 1e-4F * stream_normal(&s);
-            }
-            w[9] = step == cases[i].at ? cases[i].jump : w[9];
-            stream_put(&s, id, w);
-            stream_end(&s);
-        }
-        if (cases[i].found) {
-            (void)stream_expect(&s, "fc.bias", cases[i].at);
-        } else {
-            stream_expect_clean(&s);
-        }
-        stream_close(&s);
+    if (step == 0) {
+        stream_walk(s, w, N, 0.01F);
     }
+    stream_walk(s, w, N, 1e-4F);
+    w[9] = step == abs(kind) ? (kind < 0 ? 1.5F : 0.06F) : w[9];
+    stream_put(s, 0, w);
 }
 
 /* Second moments of another definition, at first of most parameters and then of all; or of
- * one parameter only. losses: 1: it falls; -1: it rises. */
-static sonde_severity other_moments(int other, int losses, size_t *findings)
+ * one parameter only. kind: how many; negative: the loss rises. */
+static void other_moments(stream *s, int kind, int step)
 {
-    enum { LAYERS = 8 };
-    uint32_t m[LAYERS], v[LAYERS], loss = 0;
-    sonde_severity severity = SONDE_SEVERITY_NOTE;
-    size_t count = 0;
-    const sonde_finding *found = NULL;
-    stream s;
-
-    stream_open(&s, "OptimizerState");
-    loss = stream_declare(&s, "loss", SONDE_ROLE_LOSS, 0, 0);
     for (int i = 0; i < LAYERS; i++) {
-        char name[64];
+        /* half of them follow one step later */
+        const bool beyond = i < abs(kind) && (step > 0 || i < LAYERS / 2);
 
-        (void)snprintf(name, sizeof name, "fc%d.weight", i);
-        (void)stream_declare(&s, name, SONDE_ROLE_WEIGHT, 60, 60);
-        (void)snprintf(name, sizeof name, "fc%d.weight.exp_avg", i);
-        m[i] = stream_declare(&s, name, SONDE_ROLE_OPTIMIZER, 6, 10);
-        (void)snprintf(name, sizeof name, "fc%d.weight.exp_avg_sq", i);
-        v[i] = stream_declare(&s, name, SONDE_ROLE_OPTIMIZER, 6, 10);
+        stream_put_all(s, (uint32_t)(3 * i + 2), 0.1F);
+        stream_put_all(s, (uint32_t)(3 * i + 3), beyond ? 1e-7F : 0.01F);
     }
-    stream_begin(&s);
-    for (int step = 0; step < 60; step++) {
-        for (int i = 0; i < LAYERS; i++) {
-            /* half of them follow one step later */
-            const bool beyond = i < other && (step > 0 || i < LAYERS / 2);
-
-            stream_put_all(&s, m[i], 0.1F);
-            stream_put_all(&s, v[i], beyond ? 1e-7F : 0.01F);
-        }
-        stream_put_all(&s, loss, expf(-0.03F * (float)(losses * step)));
-        stream_end(&s);
-    }
-    sonde_rules_finish(s.rules);
-    found = sonde_rules_findings(s.rules, &count);
-    *findings = count;
-    severity = count > 0 ? found[0].severity : severity;
-    stream_close(&s);
-    return severity;
+    stream_put_all(s, 0, expf(-0.03F * (float)(kind < 0 ? -step : step)));
 }
 
-static void another_adam_is_a_note(void **state)
-{
-    size_t count = 0;
+#define SONDE_ADAM                                                                       \
+    "weight fc.weight 6 10, gradient Gradient___fc.weight 6 10, "                        \
+    "optimizer Accl1___fc.weight 6 10, optimizer Accl2___fc.weight 6 10, "               \
+    "optimizer Step___fc.weight"
+#define TORCH_ADAM                                                                       \
+    "weight fc.weight 6 10, gradient fc.weight.grad 6 10, "                              \
+    "optimizer fc.weight.exp_avg 6 10, optimizer fc.weight.exp_avg_sq 6 10, "            \
+    "optimizer fc.weight.step"
+#define WEIGHT "weight fc.weight 6 10"
+#define ADAMS                                                                            \
+    "loss loss, 8*weight fc#.weight 60 60 + optimizer fc#.weight.exp_avg 6 10 + "        \
+    "optimizer fc#.weight.exp_avg_sq 6 10"
 
-    (void)state;
-    assert_int_equal(other_moments(8, 1, &count), SONDE_SEVERITY_NOTE);
-    assert_int_equal(count, 1);
-    assert_int_equal(other_moments(8, -1, &count), SONDE_SEVERITY_ERROR);
-    assert_int_equal(count, 1);
-    assert_int_equal(other_moments(1, 1, &count), SONDE_SEVERITY_ERROR);
-    assert_int_equal(count, 1);
-    assert_int_equal(other_moments(0, 1, &count), SONDE_SEVERITY_NOTE);
-    assert_int_equal(count, 0);
-}
+static const stream_case cases[] = {
+    {"Adam", "OptimizerState", SONDE_ADAM, adam, RIGHT, STEPS},
+    {"Adam's rates are swapped", "OptimizerState", SONDE_ADAM, adam, SWAPPED, STEPS,
+     FOUND, "Accl1___fc.weight", AT + 2},
+    {"Adam's step is stuck", "OptimizerState", SONDE_ADAM, adam, STUCK, STEPS, FOUND,
+     "Step___fc.weight", AT + 2},
+    {"a second moment is negative", "OptimizerState", SONDE_ADAM, adam, NEGATIVE, STEPS,
+     FOUND, "Accl2___fc.weight", AT},
+    {"a first moment is corrupt", "OptimizerState", SONDE_ADAM, adam, CORRUPT, STEPS,
+     FOUND, "Accl1___fc.weight", AT},
+    {"gradients are clipped", "OptimizerState", SONDE_ADAM, adam, CLIPPED, STEPS},
+    {"PyTorch's Adam", "OptimizerState", TORCH_ADAM, adam, RIGHT, STEPS},
+    {"PyTorch's rates are swapped", "OptimizerState", TORCH_ADAM, adam, SWAPPED, STEPS,
+     FOUND, "fc.weight.exp_avg", AT + 2},
+    {"PyTorch's step is stuck", "OptimizerState", TORCH_ADAM, adam, STUCK, STEPS, FOUND,
+     "fc.weight.step", AT + 2},
+    {"PyTorch's second moment is negative", "OptimizerState", TORCH_ADAM, adam, NEGATIVE,
+     STEPS, FOUND, "fc.weight.exp_avg_sq", AT},
+    {"PyTorch's first moment is corrupt", "OptimizerState", TORCH_ADAM, adam, CORRUPT,
+     STEPS, FOUND, "fc.weight.exp_avg", AT},
+    {"PyTorch's gradients are clipped", "OptimizerState", TORCH_ADAM, adam, CLIPPED,
+     STEPS},
+    {"calm", "UpdateSpike", WEIGHT, jumps, CALM, STEPS},
+    {"one element jumps", "UpdateSpike", WEIGHT, jumps, ONE_JUMPS, STEPS, FOUND,
+     "fc.weight", AT},
+    {"all elements jump", "UpdateSpike", WEIGHT, jumps, ALL_JUMP, STEPS},
+    {"one element becomes 0", "UpdateSpike", WEIGHT, jumps, ONE_SHRINKS, STEPS},
+    {"all begin at 0", "UpdateSpike", WEIGHT, jumps, FROM_ZERO, STEPS},
+    {"one jumps, and the loss goes on falling", "UpdateSpike", WEIGHT ", loss loss",
+     jumps, LOSS_FALLS, AT + 60, NOTED, "fc.weight", AT},
+    {"one jumps, and the loss has risen", "UpdateSpike", WEIGHT ", loss loss", jumps,
+     LOSS_RISES, AT + 60, FAILED, "fc.weight", AT},
+    {"steps between count", "UpdateSpike", WEIGHT, drifts, 0, 200},
+    {"a bit flips between steps", "UpdateSpike", WEIGHT, drifts, 1, 200, FOUND,
+     "fc.weight", 160},
+    {"a small jump early", "UpdateSpike", "weight fc.bias 6 10", small_jump, 11, 50},
+    {"a large jump early", "UpdateSpike", "weight fc.bias 6 10", small_jump, -11, 50,
+     FOUND, "fc.bias", 11},
+    {"a small jump late", "UpdateSpike", "weight fc.bias 6 10", small_jump, 40, 50, FOUND,
+     "fc.bias", 40},
+    {"another Adam", "OptimizerState", ADAMS, other_moments, 8, 60, NOTED, .findings = 1},
+    {"another Adam, and the loss rises", "OptimizerState", ADAMS, other_moments, -8, 60,
+     FAILED, .findings = 1},
+    {"one other moment", "OptimizerState", ADAMS, other_moments, 1, 60, FAILED,
+     .findings = 1},
+    {"no other moment", "OptimizerState", ADAMS, other_moments, 0, 60, SILENT},
+};
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_cannot_be_is_found),
-        cmocka_unit_test(an_element_that_jumps_is_found),
-        cmocka_unit_test(a_jump_with_a_cause_is_a_note),
-        cmocka_unit_test(a_jump_waits_for_the_losses),
-        cmocka_unit_test(steps_between_count),
-        cmocka_unit_test(a_small_jump_needs_history),
-        cmocka_unit_test(another_adam_is_a_note),
-    };
+    const struct CMUnitTest others[] = {cmocka_unit_test(a_jump_with_a_cause_is_a_note)};
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return stream_main(cases, SONDE_COUNT_OF(cases), others, SONDE_COUNT_OF(others));
 }

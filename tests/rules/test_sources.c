@@ -80,7 +80,7 @@ static void producer_open(producer *self, const char *path, sonde_rules *rules)
     ok(sonde_observer_create(self->catalogue, &self->observer, &diag), &diag);
     ok(sonde_selector_create("@all", &all, &diag), &diag);
     tap.what = all;
-    tap.when[SONDE_MODE_TRAIN] = sonde_schedule_always();
+    tap.when[SONDE_MODE_TRAIN] = sonde_schedule_every(1);
     tap.where = sonde_recorder_sink(self->recorder);
     ok(sonde_observer_add(self->observer, &tap, NULL, &diag), &diag);
     sonde_selector_destroy(all);

@@ -220,8 +220,8 @@ static void a_segment_may_be_cut_while_it_is_open(void **state)
                      SONDE_OK); /* of the other files */
     assert_int_equal(count, 8);
     assert_int_equal(diag.err, SONDE_EFORMAT);
-    sonde_trial_free(steps);
-    sonde_trial_free(series);
+    sonde_release(steps);
+    sonde_release(series);
     (void)trial_refreshed(trial);
     at.step = 3;
     assert_int_equal(sonde_trial_value(trial, 0, &at, &view, &diag), SONDE_OK);
@@ -275,8 +275,8 @@ static void a_series_leaves_out_what_is_damaged(void **state)
         assert_non_null(strstr(diag.where, "'fc1.weight' at train step 4"));
         assert_int_equal(count_damage(trial), 1); /* reported once */
         assert_damage(trial, "'fc1.weight' at train step 4");
-        sonde_trial_free(steps);
-        sonde_trial_free(series);
+        sonde_release(steps);
+        sonde_release(series);
     }
     sonde_trial_close(trial);
 }
@@ -315,8 +315,8 @@ static void a_series_lists_five_steps(void **state)
         assert_int_equal(steps[0], DAMAGED);
         assert_non_null(strstr(diag.where, "train step 0"));
         assert_int_equal(count_damage(trial), 5);
-        sonde_trial_free(steps);
-        sonde_trial_free(series);
+        sonde_release(steps);
+        sonde_release(series);
     }
     sonde_trial_close(trial);
 }

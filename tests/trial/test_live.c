@@ -142,8 +142,8 @@ static void a_part_may_be_renamed_while_it_is_open(void **state)
                                                &steps, &series, &count, NULL),
                      SONDE_OK);
     assert_int_equal(count, 200);
-    sonde_trial_free(steps);
-    sonde_trial_free(series);
+    sonde_release(steps);
+    sonde_release(series);
     memcpy(&x, first.data, sizeof x); /* borrowed since the beginning */
     assert_true(x == known_element(0, 0, 0, 0));
     assert_null(sonde_trial_damage(trial, 0));

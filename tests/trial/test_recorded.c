@@ -172,7 +172,7 @@ static void check_borrowed(sonde_trial *trial)
     assert_int_equal(
         sonde_trial_tensor_steps(trial, 0, SONDE_MODE_GLOBAL, 0, &steps, &count, NULL),
         SONDE_OK);
-    sonde_trial_free(steps);
+    sonde_release(steps);
     (void)sonde_trial_has(trial, 0, &at);
     assert_memory_equal(packed.data, copy, bytes);
     free(copy);

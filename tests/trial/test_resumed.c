@@ -95,7 +95,7 @@ static void check_again(sonde_trial *trial)
                                               &count, NULL),
                      SONDE_OK);
     assert_int_equal(count, 6);
-    sonde_trial_free(of_tensor);
+    sonde_release(of_tensor);
     at = trial_at(SONDE_MODE_TRAIN, 8); /* step 9 now */
     assert_int_equal(sonde_trial_value(trial, 0, &at, &view, NULL), SONDE_OK);
     assert_true(*(const float *)view.data == known_element(0, 109, 0, 0));

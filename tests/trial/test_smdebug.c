@@ -8,7 +8,7 @@
 #include "trial/run_folder.h"
 
 #include "base/macros.h"
-#include "trial/smdebug_event.h"
+#include "trial/smdebug.h"
 
 #include <sonde/error.h>
 
@@ -230,8 +230,8 @@ static void the_rest_of_a_trial_works_too(void **state)
                      SONDE_OK);
     assert_int_equal(count, 3);
     assert_true(series[2].mean == 252.5);
-    sonde_trial_free(steps);
-    sonde_trial_free(series);
+    sonde_release(steps);
+    sonde_release(series);
     assert_int_equal(
         sonde_trial_value(trial, trial_id(trial, "words"), &at, &view, &diag),
         SONDE_EUNSUPPORTED);

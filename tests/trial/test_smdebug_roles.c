@@ -99,8 +99,8 @@ static void statistics_have_series(void **state)
                      SONDE_OK);
     assert_int_equal(count, 2);
     assert_true(vitals[0].max > 0.0 && vitals[1].max > 0.0);
-    sonde_trial_free(steps);
-    sonde_trial_free(vitals);
+    sonde_release(steps);
+    sonde_release(vitals);
     sonde_trial_close(trial);
 }
 

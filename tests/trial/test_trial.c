@@ -119,19 +119,19 @@ static void steps_are_counted_by_mode(void **state)
                                               &count, NULL),
                      SONDE_OK);
     assert_int_equal(count, 5);
-    sonde_trial_free(saved);
+    sonde_release(saved);
     assert_int_equal(sonde_trial_tensor_steps(trial, trial_id(trial, "loss"),
                                               SONDE_MODE_GLOBAL, SONDE_HOW_SKETCH, &saved,
                                               &count, NULL),
                      SONDE_OK);
     assert_int_equal(count, 0);
-    sonde_trial_free(saved);
+    sonde_release(saved);
     assert_int_equal(sonde_trial_tensor_steps(trial, trial_id(trial, "loss"),
                                               SONDE_MODE_TRAIN, 0, &saved, &count, NULL),
                      SONDE_OK);
     assert_int_equal(count, 15); /* each once, of vital signs and of values */
     assert_int_equal(saved[14], 14);
-    sonde_trial_free(saved);
+    sonde_release(saved);
     assert_int_equal(
         sonde_trial_tensor_steps(trial, 3, SONDE_MODE_GLOBAL, 0, &saved, &count, NULL),
         SONDE_ERANGE);
@@ -317,8 +317,8 @@ static void micro_batches_and_replicas_merge(void **state)
                      SONDE_OK);
     assert_int_equal(count, 1);
     same_vitals(series, &wanted);
-    sonde_trial_free(steps);
-    sonde_trial_free(series);
+    sonde_release(steps);
+    sonde_release(series);
     assert_int_equal(sonde_trial_vitals(trial, 1, &at, &found, NULL), SONDE_OK);
     assert_int_equal(found.count, 36);
     assert_int_equal(sonde_trial_value(trial, 1, &at, &view, NULL), SONDE_EINVAL);
@@ -354,14 +354,14 @@ static void a_series_runs_over_steps(void **state)
         wanted = known_vitals(0, global, 0);
         same_vitals(&series[i], &wanted);
     }
-    sonde_trial_free(steps);
-    sonde_trial_free(series);
+    sonde_release(steps);
+    sonde_release(series);
     assert_int_equal(sonde_trial_vitals_series(trial, 0, SONDE_MODE_GLOBAL, -1, 0, 0,
                                                &steps, &series, &count, NULL),
                      SONDE_OK);
     assert_int_equal(count, 40);
-    sonde_trial_free(steps);
-    sonde_trial_free(series);
+    sonde_release(steps);
+    sonde_release(series);
     assert_int_equal(sonde_trial_vitals_series(trial, 0, SONDE_MODE_GLOBAL, 4, 0, 0,
                                                &steps, &series, &count, NULL),
                      SONDE_ENOTFOUND);
@@ -454,8 +454,8 @@ static void norms_stand_in_for_vital_signs(void **state)
         assert_int_equal(sonde_trial_reduce(trial, 0, &at, &least, &value, NULL),
                          s == 0 ? SONDE_ENOTFOUND : SONDE_OK);
     }
-    sonde_trial_free(steps);
-    sonde_trial_free(series);
+    sonde_release(steps);
+    sonde_release(series);
     assert_int_equal(count_records(trial, SONDE_HOW_NORMS), 3);
     assert_int_equal(count_records(trial, SONDE_HOW_VITALS), 1);
     assert_int_equal(count_records(trial, SONDE_HOW_NORMS | SONDE_HOW_RAW), 4);
@@ -583,8 +583,8 @@ static void opening_survives_every_failed_allocation(void **state)
         if (err == SONDE_OK) {
             err = sonde_trial_vitals_series(trial, 1, SONDE_MODE_GLOBAL, -1, 0, 0, &steps,
                                             &series, &count, NULL);
-            sonde_trial_free(steps);
-            sonde_trial_free(series);
+            sonde_release(steps);
+            sonde_release(series);
         }
         if (err == SONDE_OK) {
             err = sonde_trial_cursor_create(trial, NULL, &cursor, NULL);

@@ -20,10 +20,10 @@ RNN_RELU, LSTM, GRU = 1, 2, 3  # src/nn/ops/recurrent.h
 
 def _gates(w: Writer, a: Attrs, i: int) -> str:
     """Operand i, its G H rows in ONNX's order of gates."""
-    order = {LSTM: (0, 3, 1, 2), GRU: (1, 0, 2)}.get(a["choice"])
+    order = {LSTM: (0, 3, 1, 2), GRU: (1, 0, 2)}.get(a["cell"])
     if order is None:
         return w.operand(i)
-    units = a["groups"]
+    units = a["units"]
     return w.step("Concat", *(w.cut(w.operand(i), 0, g * units, (g + 1) * units) for g in order),
                   axis=0)
 
@@ -37,10 +37,10 @@ def recurrent(w: Writer, a: Attrs) -> None:
     if w.has(3):
         both = w.step("Concat", _gates(w, a, 3), _gates(w, a, 4), axis=0)
         inputs.append(w.step("Unsqueeze", both, w.ints(0)))
-    more: dict[str, Any] = {"activations": ["Relu"]} if a["choice"] == RNN_RELU else \
-        {"linear_before_reset": 1} if a["choice"] == GRU else {}
-    y = w.step({LSTM: "LSTM", GRU: "GRU"}.get(a["choice"], "RNN"), x, *inputs,
-               hidden_size=a["groups"], direction="reverse" if a["affine"] else "forward", **more)
+    more: dict[str, Any] = {"activations": ["Relu"]} if a["cell"] == RNN_RELU else \
+        {"linear_before_reset": 1} if a["cell"] == GRU else {}
+    y = w.step({LSTM: "LSTM", GRU: "GRU"}.get(a["cell"], "RNN"), x, *inputs,
+               hidden_size=a["units"], direction="reverse" if a["reversed"] else "forward", **more)
     w.end("Transpose", w.step("Squeeze", y, w.ints(1)), perm=(1, 0, 2))
 
 
@@ -66,14 +66,14 @@ def _heads(w: Writer, x: str, heads: int, depth: int, swapped: bool) -> str:
 
 def _packed(w: Writer, a: Attrs) -> Matrices:
     _, length, columns = w.shape(0)
-    width, heads, x = columns // 3, a["groups"], w.operand(0)
+    width, heads, x = columns // 3, a["heads"], w.operand(0)
     q, k, v = (_heads(w, w.cut(x, 2, i * width, (i + 1) * width), heads, width // heads, i == 1)
                for i in range(3))
     return Matrices(q, k, v, width // heads, length, length, width)
 
 
 def _apart(w: Writer, a: Attrs) -> Matrices:
-    q, v, heads = w.shape(0), w.shape(2), a["groups"]
+    q, v, heads = w.shape(0), w.shape(2), a["heads"]
     made = Matrices(w.operand(0), w.operand(1), w.operand(2), q[-1], q[-2], v[-2], v[-1])
     if heads > 0:
         made.depth //= heads
@@ -113,7 +113,7 @@ def attention(w: Writer, a: Attrs) -> None:
     scores = w.step("Mul", w.step("MatMul", m.q, m.k),
                     w.scalar(a["scale"] or 1 / math.sqrt(m.depth)))
     weights = _weights(w, a, m, scores, 1 if packed else 3)
-    if a["groups"] == 0:
+    if a["heads"] == 0:
         w.end("MatMul", weights, m.v)
         return
     y = w.turned(w.step("MatMul", weights, m.v), 0, 2, 1, 3)

@@ -23,8 +23,8 @@ def _swapped(w: Writer, i: int) -> str:
 
 @writes("MatMul")
 def matmul(w: Writer, a: Attrs) -> None:
-    first = _swapped(w, 0) if a["choice"] & 1 else w.operand(0)
-    second = _swapped(w, 1) if a["choice"] & 2 else w.operand(1)
+    first = _swapped(w, 0) if a["transposed"] & 1 else w.operand(0)
+    second = _swapped(w, 1) if a["transposed"] & 2 else w.operand(1)
     if a["scale"] in (0, 1):
         w.end("MatMul", first, second)
     else:
@@ -33,7 +33,7 @@ def matmul(w: Writer, a: Attrs) -> None:
 
 @writes("Scale")
 def scale(w: Writer, a: Attrs) -> None:
-    w.end("Mul", w.operand(0), w.scalar(a["scale"]))
+    w.end("Mul", w.operand(0), w.scalar(a["value"]))
 
 
 # --- windows ----------------------------------------------------------------------------
@@ -51,7 +51,7 @@ def conv(w: Writer, a: Attrs) -> None:
 @writes("ConvTranspose2d")
 def conv_transpose(w: Writer, a: Attrs) -> None:
     w.end("ConvTranspose", *w.all(), **_window(a, w.shape(1)[2:]), dilations=a["dilation"][:2],
-          output_padding=a["dims"][:2], group=a["groups"])
+          output_padding=a["output_padding"][:2], group=a["groups"])
 
 
 @writes("MaxPool2d")
@@ -230,19 +230,19 @@ def embedding(w: Writer, a: Attrs) -> None:
 @writes("EmbeddingBag")
 def embedding_bag(w: Writer, a: Attrs) -> None:
     rows, axis = w.step("Gather", w.operand(1), w.operand(0)), w.ints(1)
-    reduction = ("ReduceMean", "ReduceSum", "ReduceMax")[a["choice"]]
-    if a["number"][0] < 0:
+    reduction = ("ReduceMean", "ReduceSum", "ReduceMax")[a["mode"]]
+    if a["padding_idx"] < 0:
         w.end(reduction, rows, axis, keepdims=0)
         return
-    parts = w.step("Equal", w.operand(0), w.ints(int(a["number"][0])))  # those that take none
+    parts = w.step("Equal", w.operand(0), w.ints(a["padding_idx"]))  # those that take none
     parts = w.step("Unsqueeze", w.step("Not", parts), w.ints(-1))
-    rows = w.step("Where", parts, rows, w.scalar(-float("inf") if a["choice"] == 2 else 0))
-    if a["choice"] == 1:
+    rows = w.step("Where", parts, rows, w.scalar(-float("inf") if a["mode"] == 2 else 0))
+    if a["mode"] == 1:
         w.end("ReduceSum", rows, axis, keepdims=0)
         return
-    rows = w.step("ReduceMax" if a["choice"] == 2 else "ReduceSum", rows, axis, keepdims=0)
+    rows = w.step("ReduceMax" if a["mode"] == 2 else "ReduceSum", rows, axis, keepdims=0)
     count = w.step("ReduceSum", w.step("Cast", parts, to=TensorProto.FLOAT), axis, keepdims=0)
-    if a["choice"] == 0:
+    if a["mode"] == 0:
         w.end("Div", rows, w.step("Max", count, w.scalar(1)))
     else:
         w.end("Where", w.step("Greater", count, w.scalar(0)), rows, w.scalar(0))
@@ -255,15 +255,15 @@ def number(w: Writer, a: Attrs) -> None:
 
 @writes("OneHot")
 def one_hot(w: Writer, a: Attrs) -> None:
-    y = w.step("OneHot", w.operand(0), w.constant(numpy.array(a["groups"])), w.ints(0, 1))
+    y = w.step("OneHot", w.operand(0), w.constant(numpy.array(a["classes"])), w.ints(0, 1))
     w.end("Cast", y, to=TensorProto.FLOAT)
 
 
 @writes("Nll", "NllWeighted")
 def nll(w: Writer, a: Attrs) -> None:
     weighted = w.op["kind"] == "NllWeighted"
-    if weighted and (a["axis"] != 1 or a["number"][0] != 0):
+    if weighted and (a["axis"] != 1 or a["label_smoothing"] != 0):
         raise Unwritable  # classes elsewhere, or smoothed labels
-    ignored = {"ignore_index": a["groups"]} if weighted and a["choice"] == 1 else {}
+    ignored = {"ignore_index": a["ignore_index"]} if weighted and a["ignores"] else {}
     w.end("NegativeLogLikelihoodLoss", *w.all(), **ignored,
           reduction="mean" if a["mean"] else "sum")

@@ -31,9 +31,9 @@ def cat(w: Writer, a: Attrs) -> None:
 @writes("Slice")
 def cut(w: Writer, a: Attrs) -> None:
     """A negative place counts from the end, in ONNX too."""
-    begin, end = w.op["given"]["kernel"][:2]
+    begin, end = w.op["given"]["start"], w.op["given"]["end"]
     w.end("Slice", w.operand(0), w.ints(begin), w.ints(end), w.ints(a["axis"]),
-          w.ints(a["stride"][0]))
+          w.ints(a["step"]))
 
 
 @writes("Broadcast")
@@ -45,7 +45,7 @@ def broadcast(w: Writer, a: Attrs) -> None:
 
 @writes("Fill")
 def fill(w: Writer, a: Attrs) -> None:
-    w.end("Expand", w.scalar(a["scale"]), w.ints(*a["dims"][:a["rank"]]))
+    w.end("Expand", w.scalar(a["value"]), w.ints(*a["dims"][:a["rank"]]))
 
 
 @writes("Cast")
@@ -62,23 +62,23 @@ def reduce(w: Writer, a: Attrs) -> None:
         w.end("Identity", w.operand(0))
         return
     op = ("ReduceMean" if a["mean"] else "ReduceSum") if w.op["kind"] == "Reduce" else \
-        "ReduceMin" if a["choice"] else "ReduceMax"
+        "ReduceMin" if a["smallest"] else "ReduceMax"
     w.end(op, w.operand(0), w.ints(*axes), keepdims=int(a["keep_dims"]))
 
 
 @writes("ArgExtreme")
 def arg_extreme(w: Writer, a: Attrs) -> None:
-    w.end("ArgMin" if a["choice"] else "ArgMax", *w.all(), axis=a["axis"],
+    w.end("ArgMin" if a["smallest"] else "ArgMax", *w.all(), axis=a["axis"],
           keepdims=int(a["keep_dims"]))
 
 
 @writes("Compare")
 def compare(w: Writer, a: Attrs) -> None:
     x, y = w.operand(0), w.operand(1)
-    if a["choice"] == 1:
+    if a["comparison"] == 1:
         w.end("Not", w.step("Equal", x, y))
     else:
-        w.end(("Equal", "", "Less", "LessOrEqual", "Greater", "GreaterOrEqual")[a["choice"]],
+        w.end(("Equal", "", "Less", "LessOrEqual", "Greater", "GreaterOrEqual")[a["comparison"]],
               x, y)
 
 
@@ -89,8 +89,8 @@ def where(w: Writer, a: Attrs) -> None:
 
 @writes("MaskedFill")
 def masked_fill(w: Writer, a: Attrs) -> None:
-    mask, pair = w.truth(1), [w.scalar(a["number"][0]), w.operand(0)]
-    w.end("Where", mask, *(pair if a["choice"] == 0 else reversed(pair)))
+    mask, pair = w.truth(1), [w.scalar(a["value"]), w.operand(0)]
+    w.end("Where", mask, *(reversed(pair) if a["inverted"] else pair))
 
 
 # --- places -----------------------------------------------------------------------------
@@ -101,7 +101,7 @@ def scatter(w: Writer, a: Attrs) -> None:
     shape."""
     rank, axis = len(w.shape(0)), a["axis"]
     x, index, source = (w.operand(i) for i in range(3))
-    reduction = "add" if a["choice"] == 1 else "none"
+    reduction = "add" if a["adds"] else "none"
     if len(w.shape(1)) != rank and axis == 0:
         w.end("ScatterND", x, w.step("Unsqueeze", index, w.ints(-1)), source,
               reduction=reduction)
@@ -114,17 +114,17 @@ def scatter(w: Writer, a: Attrs) -> None:
 
 @writes("ArgSort")
 def arg_sort(w: Writer, a: Attrs) -> None:
-    k, axis = a["kernel"][0], a["axis"]
+    k, axis = a["k"], a["axis"]
     if k == 0 and w.varies(w.op["in"][0], axis):
         raise Unwritable  # the order of the samples
     w.end("TopK", w.operand(0), w.ints(k or w.shape(0)[axis]), output=1, axis=axis,
-          largest=int(a["choice"] == 1))
+          largest=int(a["descending"]))
 
 
 @writes("CumSum")
 def cumsum(w: Writer, a: Attrs) -> None:
     w.end("CumSum", w.operand(0), w.constant(numpy.array(a["axis"])),
-          reverse=int(a["choice"] == 1))
+          reverse=int(a["descending"]))
 
 
 # --- maps of places ---------------------------------------------------------------------
@@ -132,16 +132,16 @@ def cumsum(w: Writer, a: Attrs) -> None:
 def _pad(w: Writer, a: Attrs) -> None:
     rank = len(w.shape(0))
     pads = [0] * 2 * rank
-    pads[a["axis"]], pads[rank + a["axis"]] = a["padding"][:2]
-    number = [w.scalar(a["number"][0])] if a["choice"] == CONSTANT else []
+    pads[a["axis"]], pads[rank + a["axis"]] = (a["before"], a["after"])
+    number = [w.scalar(a["number"])] if a["map"] == CONSTANT else []
     w.end("Pad", w.operand(0), w.ints(*pads), *number,
-          mode=("constant", "reflect", "edge", "wrap")[a["choice"]])
+          mode=("constant", "reflect", "edge", "wrap")[a["map"]])
 
 
 def _resize(w: Writer, a: Attrs, made: int) -> None:
-    kind = a["choice"]
+    kind = a["map"]
     nearest, corners = kind <= NEAREST_EXACT, kind in (LINEAR_CORNERS, CUBIC_CORNERS)
-    cubic, scale = kind in (CUBIC, CUBIC_CORNERS), a["number"][0]
+    cubic, scale = kind in (CUBIC, CUBIC_CORNERS), a["number"]
     scaled = not corners and scale > 0 and scale * w.shape(0)[a["axis"]] != made
     words: dict[str, Any] = {
         "mode": "nearest" if nearest else "cubic" if cubic else "linear",
@@ -161,17 +161,17 @@ def _resize(w: Writer, a: Attrs, made: int) -> None:
 
 def _place(a: Attrs, extent: int, i: int) -> int:
     """The place of x, of `extent` places, that place i of y copies; -1: none."""
-    count = a["kernel"][0]
-    if a["choice"] in (NEAREST, NEAREST_EXACT):  # PyTorch computes it in float32
-        factor = round(a["number"][0] * 1e7) / 1e7
+    count = a["count"]
+    if a["map"] in (NEAREST, NEAREST_EXACT):  # PyTorch computes it in float32
+        factor = round(a["number"] * 1e7) / 1e7
         step = numpy.float32(1 / factor if factor > 0 else extent / count)
-        half = numpy.float32(0.5 if a["choice"] == NEAREST_EXACT else 0)
+        half = numpy.float32(0.5 if a["map"] == NEAREST_EXACT else 0)
         return min(int(numpy.floor((numpy.float32(i) + half) * step)), extent - 1)
-    if a["choice"] == WINDOWS:
-        place = i // count * a["stride"][0] - a["padding"][0] + i % count * a["dilation"][0]
+    if a["map"] == WINDOWS:
+        place = i // count * a["stride"] - a["before"] + i % count * a["dilation"]
         return place if 0 <= place < extent else -1
-    return {FLIP: extent - 1 - i, ROLL: (i - a["padding"][0]) % extent, REPEAT: i % extent,
-            REPEAT_EACH: i // max(count, 1)}[a["choice"]]
+    return {FLIP: extent - 1 - i, ROLL: (i - a["before"]) % extent, REPEAT: i % extent,
+            REPEAT_EACH: i // max(count, 1)}[a["map"]]
 
 
 def _taken(w: Writer, a: Attrs, x: str, extent: int) -> None:
@@ -182,25 +182,25 @@ def _taken(w: Writer, a: Attrs, x: str, extent: int) -> None:
 
 def _windows(w: Writer, a: Attrs) -> None:
     """The places of a border's zeros are beside those of x."""
-    axis, border, rank = a["axis"], a["padding"][0], len(w.shape(0))
+    axis, border, rank = a["axis"], a["before"], len(w.shape(0))
     x = w.operand(0)
     if border > 0:
         pads = [border * (i % rank == axis) for i in range(2 * rank)]
         x = w.step("Pad", x, w.ints(*pads))
-    _taken(w, {**a, "padding": [0, 0, 0]}, x, w.shape(0)[axis] + 2 * border)
+    _taken(w, {**a, "before": 0}, x, w.shape(0)[axis] + 2 * border)
 
 
 @writes("Remap")
 def remap(w: Writer, a: Attrs) -> None:
     extent, made = w.shape(0)[a["axis"]], w.out()["shape"][a["axis"]]
-    if a["choice"] < NEAREST:
+    if a["map"] < NEAREST:
         _pad(w, a)
     elif w.varies(w.op["in"][0], a["axis"]):
         raise Unwritable  # places among the samples
-    elif LINEAR <= a["choice"] <= CUBIC_CORNERS or \
-            (a["choice"] <= NEAREST_EXACT and made % extent == 0):
+    elif LINEAR <= a["map"] <= CUBIC_CORNERS or \
+            (a["map"] <= NEAREST_EXACT and made % extent == 0):
         _resize(w, a, made)
-    elif a["choice"] == WINDOWS:
+    elif a["map"] == WINDOWS:
         _windows(w, a)
     else:
         _taken(w, a, w.operand(0), extent)

@@ -97,14 +97,14 @@ RECIPES = {
 def recipe_of(kind: str, attrs: dict[str, Any]) -> str | None:
     """That of an op, or of its variant; None: there is none."""
     variant = kind
-    if kind == "Gelu" and attrs["choice"] == 1:
+    if kind == "Gelu" and attrs["variant"] == 1:
         variant = "GeluTanh"
     elif kind == "Softplus" and attrs["number"] == [1, 20]:
         variant = "SoftplusPlain"
-    elif kind == "KlDiv" and attrs["affine"]:
+    elif kind == "KlDiv" and attrs["log"]:
         variant = "KlDivLog"
-    elif kind == "PoissonNllLoss" and attrs["causal"]:
+    elif kind == "PoissonNllLoss" and attrs["full"]:
         return None  # Stirling's part
-    elif kind == "PoissonNllLoss" and attrs["affine"]:
+    elif kind == "PoissonNllLoss" and attrs["log"]:
         variant = "PoissonNllLossLog"
     return RECIPES.get(variant)

@@ -190,7 +190,7 @@ class Writer:
         recipe = recipe_of(kind, attrs)
         if recipe is None:
             raise Unwritable
-        first, second = map(float, attrs["number"])  # "Infinity" is a text in JSON
+        first, second = map(float, attrs.get("number", (0, 0)))  # "Infinity" is a text in JSON
         numbers = {"A": first, "B": second, "-A": -first}
         made: list[str] = []
 

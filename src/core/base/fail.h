@@ -85,6 +85,15 @@ SONDE_API sonde_err sonde__fail_null(sonde_diag *diag, const char *function,
         }                                                                                \
     } while (0)
 
+/* SONDE__TRY for calls that return 0 or an errno. */
+#define SONDE__TRY_ERRNO(...)                                                            \
+    do {                                                                                 \
+        const int try_errno_ = (__VA_ARGS__);                                            \
+        if (try_errno_ != 0) {                                                           \
+            return try_errno_;                                                           \
+        }                                                                                \
+    } while (0)
+
 /* Edit distance (Levenshtein) of two names, by their first 255 letters. */
 SONDE_API size_t sonde__edit_distance(const char *a, const char *b);
 

@@ -118,7 +118,7 @@ const char *sonde__unpack_text(sonde__unpacker *in, char *buf, size_t size)
 
 static size_t size_of(const sonde__packed_field *field)
 {
-    static const size_t sizes[] = {4, 8, sizeof(bool)};
+    static const size_t sizes[] = {4, 8, sizeof(bool), 4};
 
     return sizes[field->kind];
 }
@@ -141,6 +141,7 @@ static void pack_element(sonde__packer *out, const unsigned char *element,
 
     switch (kind) {
     case SONDE__PACKED_WORD:
+    case SONDE__PACKED_REAL:
         memcpy(&word, element, sizeof word);
         sonde__pack_u32(out, word);
         return;
@@ -184,6 +185,7 @@ static void unpack_element(sonde__unpacker *in, unsigned char *element,
 
     switch (kind) {
     case SONDE__PACKED_WORD:
+    case SONDE__PACKED_REAL:
         word = sonde__unpack_u32(in);
         memcpy(element, &word, sizeof word);
         return;

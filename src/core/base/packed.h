@@ -46,9 +46,10 @@ SONDE_API const char *sonde__unpack_text(sonde__unpacker *in, char *buf, size_t 
 /* --- structs ------------------------------------------------------------------------ */
 
 typedef enum sonde__packed_kind {
-    SONDE__PACKED_WORD = 0, /* 4 bytes: int, float, uint32_t, an enum */
+    SONDE__PACKED_WORD = 0, /* 4 bytes: int, uint32_t, an enum, a float */
     SONDE__PACKED_LONG = 1, /* 8 bytes: int64_t, uint64_t */
-    SONDE__PACKED_BOOL = 2
+    SONDE__PACKED_BOOL = 2,
+    SONDE__PACKED_REAL = 3 /* a word that is a float */
 } sonde__packed_kind;
 
 typedef struct sonde__packed_field {

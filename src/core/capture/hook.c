@@ -148,56 +148,6 @@ sonde_recorder *sonde_hook_recorder(sonde_hook *hook)
 
 /* --- configuration ---------------------------------------------------------------- */
 
-sonde_err sonde_hook_save(sonde_hook *hook, const char *collection, int mode,
-                          const sonde_save_config *config, sonde_diag *diag)
-{
-    SONDE__NEEDS(diag, hook, config);
-    return sonde__observe_save(&hook->setup, collection, mode, config, diag);
-}
-
-sonde_err sonde_hook_reduce(sonde_hook *hook, const char *collection,
-                            const sonde_reduction_config *config, sonde_diag *diag)
-{
-    SONDE__NEEDS(diag, hook, config);
-    return sonde__observe_reduce(&hook->setup, collection, config, diag);
-}
-
-sonde_err sonde_hook_add_collection(sonde_hook *hook, const char *name, sonde_diag *diag)
-{
-    SONDE__NEEDS(diag, hook, name);
-    return sonde__observe_add_asked(&hook->setup, name, diag);
-}
-
-sonde_err sonde_hook_remove_collection(sonde_hook *hook, const char *name,
-                                       sonde_diag *diag)
-{
-    SONDE__NEEDS(diag, hook, name);
-    return sonde__observe_remove_collection(&hook->setup, name, diag);
-}
-
-sonde_err sonde_hook_include(sonde_hook *hook, const char *collection,
-                             const char *selector, sonde_diag *diag)
-{
-    SONDE__NEEDS(diag, hook, collection, selector);
-    return sonde__observe_include(&hook->setup, collection, selector, diag);
-}
-
-sonde_err sonde_hook_exclude(sonde_hook *hook, const char *collection,
-                             const char *selector, sonde_diag *diag)
-{
-    SONDE__NEEDS(diag, hook, collection, selector);
-    return sonde__observe_exclude(&hook->setup, collection, selector, diag);
-}
-
-sonde_err sonde_hook_add_module(sonde_hook *hook, const char *collection,
-                                const char *module, bool inputs, bool outputs,
-                                sonde_diag *diag)
-{
-    SONDE__NEEDS(diag, hook, collection, module);
-    return sonde__observe_add_module(&hook->setup, collection, module, inputs, outputs,
-                                     diag);
-}
-
 /* Whether any collection keeps sketches. */
 static bool has_sketches(const sonde__observe_setup *setup)
 {

@@ -4,7 +4,7 @@
  *
  *     hook.c         the life of a hook: configured, opened, its steps, scalars, closed
  *     hook_taps.c    taps on a producer's observer; what when_nan holds until a step ends
- *     load.c, hook_smdebug.c   configuration files, Sonde's and smdebug's
+ *     load.c   configuration files, Sonde's and smdebug's
  *
  * The configuration itself is observe/collections.h.
  */
@@ -116,7 +116,7 @@ void sonde__hook_detach_all(sonde_hook *hook);
 void sonde__hook_leave_step(sonde_hook *hook);
 void sonde__hook_return_to(sonde_hook *hook, const sonde_coordinate *at);
 
-/* --- load.c, hook_smdebug.c ------------------------------------------------------- */
+/* --- load.c ------------------------------------------------------- */
 
 /* The options of a file. */
 typedef struct sonde__hook_said {

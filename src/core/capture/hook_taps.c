@@ -498,7 +498,7 @@ static sonde_err add_looks(attaching *work, uint8_t vital, plan tap)
 static sonde_err add_vitals(attaching *work)
 {
     const int64_t every = work->hook->setup.vitals_every;
-    sonde_schedule losses = sonde_schedule_always();
+    sonde_schedule losses = sonde_schedule_every(1);
     plan tap = {.name = "vital signs of losses",
                 .kind = SAVE,
                 .asks = SONDE_HOW_VITALS,
@@ -539,7 +539,7 @@ static sonde_err add_watches(attaching *work, size_t i)
                     .asks = SONDE_HOW_VITALS};
 
         if ((setup->nan_sets[mode] & set) != 0) {
-            tap.when[mode] = sonde_schedule_always();
+            tap.when[mode] = sonde_schedule_every(1);
             SONDE__TRY(add_tap(work, list(work, 0, set, mode, 0), &tap));
         }
     }
@@ -557,7 +557,7 @@ static sonde_err add_holds(attaching *work, size_t i)
 
     for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
         if ((setup->nan_sets[mode] & tap.set) != 0) {
-            tap.when[mode] = sonde_schedule_always();
+            tap.when[mode] = sonde_schedule_every(1);
         }
     }
     return add_tap(work, list(work, tap.set, 0, 0, 0), &tap);

@@ -53,12 +53,7 @@ static sonde_err read_sizes(const sonde__yaml_reader *reader, const sonde__yaml 
                             sonde_recorder_options *record)
 {
     int64_t ring = 0, segment = 0;
-    sonde_err err =
-        sonde__yaml_int(reader, root, "ring_bytes", 1, (int64_t)1 << 40, &ring);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__yaml_int(reader, root, "ring_bytes", 1, (int64_t)1 << 40, &ring));
     SONDE__TRY(
         sonde__yaml_int(reader, root, "segment_bytes", 1, (int64_t)1 << 40, &segment));
     SONDE__TRY(read_seconds(reader, root, "segment_seconds", &record->segment_seconds));
@@ -101,7 +96,7 @@ static sonde_err from_own(const sonde__yaml_reader *reader, const sonde__yaml *r
 {
     sonde__hook_said options = {0};
     sonde_hook *hook = NULL;
-    SONDE__TRY(sonde__observe_check_keys(reader, root));
+    SONDE__TRY(sonde__observe_check_keys(reader, root, true));
     SONDE__TRY(read_options(reader, root, &options));
     SONDE__TRY(sonde__hook_options_over(&options, given, reader->diag));
     SONDE__TRY(sonde_hook_create(&options.hook, &hook, reader->diag));
@@ -169,6 +164,25 @@ sonde_err sonde_hook_load(const char *file, const sonde_hook_options *options,
 error:
     (void)fclose(stream);
     sonde__free(text);
+    return err;
+}
+
+sonde_err sonde_hook_configure(sonde_hook *hook, const char *text, sonde_diag *diag)
+{
+    SONDE__NEEDS(diag, hook, text);
+    const sonde__yaml_reader reader = {"hook", diag};
+    sonde__yaml *root = NULL;
+    SONDE__TRY(sonde__yaml_parse(text, strlen(text), reader.name, &root, diag));
+    sonde_err err = SONDE_OK;
+    if (root->kind != SONDE__YAML_MAP) {
+        err = sonde__yaml_fail(&reader, root, SONDE_EINVAL, "keys and values",
+                               "the configuration of a hook is none");
+        goto error;
+    }
+    SONDE__TRY_GO(sonde__observe_check_keys(&reader, root, false));
+    err = sonde__observe_read(&reader, root, &hook->setup);
+error:
+    sonde__yaml_destroy(root);
     return err;
 }
 
@@ -260,7 +274,6 @@ static sonde_err read_number(const reading *file, const sonde__yaml *map,
                              int64_t *out)
 {
     char key[64], *end = NULL;
-    long long value = 0;
 
     (void)snprintf(key, sizeof key, "%s%s", prefix, name);
     const sonde__yaml *node = find(map, key);
@@ -268,7 +281,7 @@ static sonde_err read_number(const reading *file, const sonde__yaml *map,
         return SONDE_OK;
     }
     errno = 0;
-    value = strtoll(node->text, &end, 10);
+    long long value = strtoll(node->text, &end, 10);
     if (end == node->text || *end != '\0' || errno != 0 || value < least) {
         return sonde__yaml_fail(file->reader, node, SONDE_EINVAL,
                                 least > 0 ? "1 or more" : "0 or more", "%s is '%s'", key,
@@ -304,7 +317,7 @@ static sonde_err read_schedule(const reading *file, const sonde__yaml *map,
                                                 &config.save_step_count));
         config.save_steps = steps;
     }
-    err = sonde_hook_save(file->hook, collection, mode, &config, &inner);
+    err = sonde__observe_save(&file->hook->setup, collection, mode, &config, &inner);
     if (err != SONDE_OK) {
         err = sonde__observe_fail_at(file->reader, map, &inner);
     }
@@ -344,7 +357,7 @@ static sonde_err read_reductions(const reading *file, const sonde__yaml *map,
             return sonde__observe_fail_at(file->reader, list, &inner);
         }
     }
-    err = sonde_hook_reduce(file->hook, collection, &config, &inner);
+    err = sonde__observe_reduce(&file->hook->setup, collection, &config, &inner);
     return err != SONDE_OK
                ? sonde__observe_fail_at(file->reader, list != NULL ? list : map, &inner)
                : SONDE_OK;
@@ -433,7 +446,7 @@ static sonde_err read_collection(const reading *file, const sonde__yaml *entry)
                                 "a collection without a name");
     }
     name = own_name(given->text);
-    sonde_err err = sonde_hook_add_collection(file->hook, name, &inner);
+    sonde_err err = sonde__observe_add_asked(&file->hook->setup, name, &inner);
     if (err != SONDE_OK) {
         return sonde__observe_fail_at(file->reader, given, &inner);
     }
@@ -450,7 +463,8 @@ static sonde_err read_collection(const reading *file, const sonde__yaml *entry)
     }
     if (strcmp(name, "default") == 0 &&
         sonde__observe_find_collection(&file->hook->setup, name)->choices.count == 0) {
-        err = sonde_hook_remove_collection(file->hook, name, file->reader->diag);
+        err = sonde__observe_remove_collection(&file->hook->setup, name,
+                                               file->reader->diag);
     }
     return err;
 }
@@ -509,7 +523,7 @@ static sonde_err leave_losses(sonde_hook *hook, sonde_diag *diag)
     static const char *const names[] = {"weights", "biases", "gradients"};
 
     for (size_t i = 0; i < SONDE_COUNT_OF(names); i++) {
-        SONDE__TRY(sonde_hook_remove_collection(hook, names[i], diag));
+        SONDE__TRY(sonde__observe_remove_collection(&hook->setup, names[i], diag));
     }
     return SONDE_OK;
 }

@@ -276,19 +276,6 @@ sonde_err sonde_watch_add_view(sonde_watch *face, const char *name,
     return sonde_watch_add(face, &info, slot_out, diag);
 }
 
-sonde_err sonde_watch_add_all(sonde_watch *face, const sonde_tensor_info *infos,
-                              size_t count, uint32_t *slots, sonde_diag *diag)
-{
-    SONDE__NEEDS_AS(diag, "watch", face);
-    if (count > 0) {
-        SONDE__NEEDS(diag, infos, slots);
-    }
-    for (size_t i = 0; i < count; i++) {
-        SONDE__TRY(sonde_watch_add(face, &infos[i], &slots[i], diag));
-    }
-    return SONDE_OK;
-}
-
 /* Whether a slot was added. */
 static bool is_slot(const watch *on, uint32_t id)
 {

@@ -69,13 +69,12 @@ sonde_err sonde_control_create(const char *run, sonde_control **out, sonde_diag 
 {
     SONDE__NEEDS(diag, out);
     sonde_control *control = sonde__calloc(1, sizeof *control);
-    sonde_err err = SONDE_OK;
 
     if (control == NULL || pthread_mutex_init(&control->lock, NULL) != 0) {
         sonde__free(control);
         return sonde__fail_nomem(diag, "a control");
     }
-    err = sonde__control_file_init(&control->file, run, diag);
+    sonde_err err = sonde__control_file_init(&control->file, run, diag);
     if (err != SONDE_OK) {
         sonde_control_destroy(control);
         return err;

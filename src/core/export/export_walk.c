@@ -246,7 +246,7 @@ static sonde_err walk_steps(const row_walk *walk, sonde_export_row *row, sonde_d
         SONDE__TRY_GO(walk_step(walk, row, steps[i], diag));
     }
 error:
-    sonde_trial_free(steps);
+    sonde_release(steps);
     return err;
 }
 
@@ -268,8 +268,8 @@ static sonde_err walk_series(const row_walk *walk, sonde_export_row *row,
     }
     if (!walk->plain ||
         (err == SONDE_OK && why.err != SONDE_OK)) { /* to report each damaged step */
-        sonde_trial_free(steps);
-        sonde_trial_free(vitals);
+        sonde_release(steps);
+        sonde_release(vitals);
         return walk_steps(walk, row, diag);
     }
     if (err != SONDE_OK) {
@@ -282,8 +282,8 @@ static sonde_err walk_series(const row_walk *walk, sonde_export_row *row,
         SONDE__TRY_GO(give_row(walk, row, steps[i], &vitals[i], diag));
     }
 error:
-    sonde_trial_free(steps);
-    sonde_trial_free(vitals);
+    sonde_release(steps);
+    sonde_release(vitals);
     return err;
 }
 

@@ -368,12 +368,7 @@ sonde_err sonde_anchors_add(sonde_anchors *anchors, const char *name, const char
     }
     anchor_slot added = {.mode = mode, .period = period, .next = NO_SLOT};
     char where[256];
-    sonde_err err =
-        check_mode(anchor_where(name, where, sizeof where), mode, period, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(check_mode(anchor_where(name, where, sizeof where), mode, period, diag));
     if (anchors->by_id != NULL) {
         return sonde__fail(diag, SONDE_ESTATE, where, "anchors before attach",
                            "an anchor added after attach");
@@ -403,10 +398,10 @@ static sonde_err add_tap(sonde_anchors *anchors, const char *tensor,
     SONDE__TRY(sonde__selector_create_exact(tensor, &selector, diag));
     tap.what = selector;
     if (anchors->options.training) {
-        tap.when[SONDE_MODE_TRAIN] = sonde_schedule_always();
+        tap.when[SONDE_MODE_TRAIN] = sonde_schedule_every(1);
     } else {
-        tap.when[SONDE_MODE_EVAL] = sonde_schedule_always();
-        tap.when[SONDE_MODE_PREDICT] = sonde_schedule_always();
+        tap.when[SONDE_MODE_EVAL] = sonde_schedule_every(1);
+        tap.when[SONDE_MODE_PREDICT] = sonde_schedule_every(1);
     }
     sonde_err err = sonde_observer_add(observer, &tap, NULL, diag);
     sonde_selector_destroy(selector);
@@ -503,14 +498,6 @@ static void put(sonde_sink *sink, const sonde_observation *observation)
 }
 
 /* --- retrieving ------------------------------------------------------------------- */
-
-size_t sonde_anchors_count(const sonde_anchors *anchors)
-{
-    if (anchors == NULL) {
-        return 0;
-    }
-    return anchors->count;
-}
 
 const char *sonde_anchors_name(const sonde_anchors *anchors, size_t i)
 {

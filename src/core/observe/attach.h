@@ -41,7 +41,7 @@ void sonde__observe_thin(sonde_schedule *when, int64_t every, bool vitals);
 /* `every` of all rules: the first steps, and as often as it says. */
 sonde_schedule sonde__observe_judged(int64_t every);
 
-/* --- steps (attach.c) --------------------------------------------------------------- */
+/* --- steps (taps.c) --------------------------------------------------------------- */
 
 /* The numbers of the next steps; that of SONDE_MODE_GLOBAL counts the steps of all modes. */
 typedef struct sonde__observe_steps {
@@ -52,7 +52,7 @@ typedef struct sonde__observe_steps {
 sonde_coordinate sonde__observe_take_step(sonde__observe_steps *steps, sonde_mode mode,
                                           int64_t at_least);
 
-/* --- ids (attach.c) ----------------------------------------------------------------- */
+/* --- ids (taps.c) ----------------------------------------------------------------- */
 
 /* From the ids of a producer's catalogue to those of one's own. */
 typedef struct sonde__observe_map {

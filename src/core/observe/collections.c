@@ -238,7 +238,7 @@ sonde_err sonde__observe_include_regex(sonde__observe_setup *setup,
     sonde__observe_collection *found = NULL;
     sonde_selector *what = NULL;
     SONDE__TRY(sonde__observe_find_open(setup, collection, &found, diag));
-    SONDE__TRY(sonde_selector_create_regex(pattern, &what, diag));
+    SONDE__TRY(sonde__selector_create_regex(pattern, &what, diag));
     return add_choice(found, what, NULL, false, diag);
 }
 
@@ -287,7 +287,7 @@ sonde_err sonde__observe_add_module(sonde__observe_setup *setup, const char *col
     if (pattern == NULL) {
         return sonde__fail_nomem(diag, "a collection");
     }
-    sonde_err err = sonde_selector_create_regex(pattern, &what, diag);
+    sonde_err err = sonde__selector_create_regex(pattern, &what, diag);
     sonde__free(pattern);
     return err != SONDE_OK ? err : add_choice(found, what, module, false, diag);
 }
@@ -358,7 +358,7 @@ static void warn(const sonde__observe_collection *collection,
     sonde_log(SONDE_LOG_WARNING, "hook", "collection '%s': %s '%s' matches no tensor",
               collection->name, key,
               choice->module != NULL ? choice->module
-                                     : sonde_selector_text(choice->what));
+                                     : sonde__selector_text(choice->what));
 }
 
 void sonde__observe_warn_unmatched(sonde__observe_setup *setup)

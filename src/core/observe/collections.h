@@ -5,7 +5,7 @@
  *     collections.c       collections and their selectors
  *     saving.c            schedules and reductions; settle ends configuration
  *     collections_file.c  a configuration from a tree of YAML or JSON
- *     collections_json.c  a configuration as JSON
+ *                         and as JSON
  *
  * Order of calls: add, include, save and so on; settle; members for each catalogue;
  * forget. A hook (hook/) makes taps of it. Each collection is a bit of these masks:
@@ -111,18 +111,21 @@ sonde_err sonde__observe_find_open(sonde__observe_setup *setup, const char *name
 /* A collection that is saved; asked: by the user. */
 sonde_err sonde__observe_add(sonde__observe_setup *setup, const char *name, bool asked,
                              sonde_diag *diag);
-/* These are the sonde_hook_ functions of the same names. */
-sonde_err sonde__observe_add_asked(sonde__observe_setup *setup, const char *name,
-                                   sonde_diag *diag);
-sonde_err sonde__observe_remove_collection(sonde__observe_setup *setup, const char *name,
+/* What a file says of a collection; tests call them too. */
+SONDE_API sonde_err sonde__observe_add_asked(sonde__observe_setup *setup,
+                                             const char *name, sonde_diag *diag);
+SONDE_API sonde_err sonde__observe_remove_collection(sonde__observe_setup *setup,
+                                                     const char *name, sonde_diag *diag);
+SONDE_API sonde_err sonde__observe_include(sonde__observe_setup *setup,
+                                           const char *collection, const char *selector,
                                            sonde_diag *diag);
-sonde_err sonde__observe_include(sonde__observe_setup *setup, const char *collection,
-                                 const char *selector, sonde_diag *diag);
-sonde_err sonde__observe_exclude(sonde__observe_setup *setup, const char *collection,
-                                 const char *selector, sonde_diag *diag);
-sonde_err sonde__observe_add_module(sonde__observe_setup *setup, const char *collection,
-                                    const char *module, bool inputs, bool outputs,
-                                    sonde_diag *diag);
+SONDE_API sonde_err sonde__observe_exclude(sonde__observe_setup *setup,
+                                           const char *collection, const char *selector,
+                                           sonde_diag *diag);
+SONDE_API sonde_err sonde__observe_add_module(sonde__observe_setup *setup,
+                                              const char *collection, const char *module,
+                                              bool inputs, bool outputs,
+                                              sonde_diag *diag);
 /* The whole pattern is one regular expression; commas in it are its own. */
 sonde_err sonde__observe_include_regex(sonde__observe_setup *setup,
                                        const char *collection, const char *pattern,
@@ -133,12 +136,15 @@ void sonde__observe_forget(sonde__observe_setup *setup);
 
 void sonde__observe_unset_layers(sonde__observe_save_layers layers);
 void sonde__observe_forget_layers(sonde__observe_save_layers layers);
-/* As sonde_hook_save and sonde_hook_reduce. */
-sonde_err sonde__observe_save(sonde__observe_setup *setup, const char *collection,
-                              int mode, const sonde_save_config *save, sonde_diag *diag);
-sonde_err sonde__observe_reduce(sonde__observe_setup *setup, const char *collection,
-                                const sonde_reduction_config *reductions,
-                                sonde_diag *diag);
+/* The schedule of all modes (mode -1) or of one, for the hook (collection NULL) or for a
+ * collection; and the reductions. */
+SONDE_API sonde_err sonde__observe_save(sonde__observe_setup *setup,
+                                        const char *collection, int mode,
+                                        const sonde_save_config *save, sonde_diag *diag);
+SONDE_API sonde_err sonde__observe_reduce(sonde__observe_setup *setup,
+                                          const char *collection,
+                                          const sonde_reduction_config *reductions,
+                                          sonde_diag *diag);
 /* Ends configuration: every collection's schedules, reductions and when_nan. */
 sonde_err sonde__observe_settle(sonde__observe_setup *setup, sonde_diag *diag);
 /* Makes the checks of settle; *wrong (may be NULL) is the faulty collection. filled: a
@@ -175,9 +181,10 @@ void sonde__observe_warn_unmatched(sonde__observe_setup *setup);
 
 /* --- collections_file.c ----------------------------------------------------------- */
 
-/* SONDE_EINVAL if the outermost map has a key that is not a hook's. */
+/* SONDE_EINVAL if the outermost map has a key that is not a hook's; options: those of the
+ * run are allowed. */
 sonde_err sonde__observe_check_keys(const sonde__yaml_reader *reader,
-                                    const sonde__yaml *root);
+                                    const sonde__yaml *root, bool options);
 /* Configures by a tree. */
 sonde_err sonde__observe_read(const sonde__yaml_reader *reader, const sonde__yaml *root,
                               sonde__observe_setup *setup);
@@ -194,7 +201,7 @@ sonde_err sonde__observe_read_steps(const sonde__yaml_reader *reader,
                                     const sonde__yaml *node, int64_t **steps,
                                     size_t *count);
 
-/* --- collections_json.c ----------------------------------------------------------- */
+/* --- collections_file.c: JSON ----------------------------------------------------- */
 
 /* The configuration as a JSON object, to be freed with free(); NULL if memory is out.
  * After settle. */

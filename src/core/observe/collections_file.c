@@ -6,6 +6,7 @@
  * a collection again a schedule, its modes and reductions. An invalid value is reported
  * with its line, also if the call refuses it.
  */
+#include "observe/tensor_names.h"
 #include "observe/collections.h"
 #include "base/fail.h"
 #include "base/macros.h"
@@ -60,10 +61,9 @@ static sonde_err read_step(const sonde__yaml_reader *reader, const sonde__yaml *
                            const char **text, int64_t *out)
 {
     char *end = NULL;
-    long long value = 0;
 
     errno = 0;
-    value = strtoll(*text, &end, 10);
+    long long value = strtoll(*text, &end, 10);
     if (end == *text || errno != 0 || value < 0) {
         return sonde__yaml_fail(reader, node, SONDE_EINVAL, "steps, 0 or more",
                                 "save_steps has '%s'", *text);
@@ -192,12 +192,8 @@ static sonde_err read_schedule(const reading *file, const sonde__yaml *map,
     int64_t *steps = NULL;
     char *when_nan = NULL;
     sonde_diag inner = {0};
-    sonde_err err =
-        sonde__yaml_int(file->reader, map, "every", 1, INT64_MAX, &config.every);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__yaml_int(file->reader, map, "every", 1, INT64_MAX, &config.every));
+    sonde_err err = SONDE_OK;
     SONDE__TRY(sonde__yaml_int(file->reader, map, "start_step", 0, INT64_MAX,
                                &config.start_step));
     SONDE__TRY(
@@ -423,16 +419,19 @@ static sonde_err read_collections(const reading *file, const sonde__yaml *root)
 /* --- the whole -------------------------------------------------------------------- */
 
 sonde_err sonde__observe_check_keys(const sonde__yaml_reader *reader,
-                                    const sonde__yaml *root)
+                                    const sonde__yaml *root, bool options)
 {
+    enum { OPTIONS = 12 };
     static const char *const keys[] = {
-        "path",      "resume",       "ring_bytes",  "segment_bytes", "segment_seconds",
-        "when_full", "compress",     "save_all",    "dry_run",       "vitals",
-        "include",   "vitals_every", "collections", "wait_seconds",  SCHEDULE_KEYS,
-        MODE_KEYS,   REDUCTION_KEYS,
+        "path",         "resume",       "ring_bytes", "segment_bytes", "segment_seconds",
+        "when_full",    "compress",     "save_all",   "dry_run",       "vitals",
+        "vitals_every", "wait_seconds", "include",    "collections",   SCHEDULE_KEYS,
+        MODE_KEYS,      REDUCTION_KEYS,
     };
+    const size_t skipped = options ? 0 : OPTIONS;
 
-    return sonde__yaml_check_keys(reader, root, keys, SONDE_COUNT_OF(keys));
+    return sonde__yaml_check_keys(reader, root, keys + skipped,
+                                  SONDE_COUNT_OF(keys) - skipped);
 }
 
 /* Checks the configuration as a whole; an error names the line of its collection. */
@@ -510,7 +509,7 @@ static json_t *tell_schedule(const sonde__observe_collection *collection, int mo
         }
     }
     if (collection->when_nan[mode].what != NULL) {
-        const char *text = sonde_selector_text(collection->when_nan[mode].what);
+        const char *text = sonde__selector_text(collection->when_nan[mode].what);
 
         good = good && set(told, "when_nan", tell_text(text));
     }
@@ -525,7 +524,7 @@ static json_t *tell_schedule(const sonde__observe_collection *collection, int mo
 static bool is_own(const sonde__observe_collection *collection,
                    const sonde__observe_choice *choice)
 {
-    const char *const text = sonde_selector_text(choice->what);
+    const char *const text = sonde__selector_text(choice->what);
 
     return choice == collection->choices.items && !choice->exclude && text[0] == '@' &&
            strcmp(text + 1, collection->name) == 0;
@@ -541,7 +540,7 @@ static bool tell_choices(json_t *told, const sonde__observe_collection *collecti
 
         good = is_own(collection, choice) ||
                json_array_append_new(lists[choice->exclude],
-                                     tell_text(sonde_selector_text(choice->what))) == 0;
+                                     tell_text(sonde__selector_text(choice->what))) == 0;
     }
     if (good && json_array_size(lists[0]) > 0) {
         good = json_object_set(told, "include", lists[0]) == 0;

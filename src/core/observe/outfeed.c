@@ -113,7 +113,7 @@ sonde_err sonde_outfeed_create(const sonde_outfeed_options *given, sonde_outfeed
         return sonde__fail_nomem(diag, "an outfeed queue");
     }
     queue->options = *options;
-    queue->when = options->when != NULL ? *options->when : sonde_schedule_always();
+    queue->when = options->when != NULL ? *options->when : sonde_schedule_every(1);
     sonde__outfeed_sink_init(&queue->sink);
     if (!copy_texts(queue, options)) {
         free_texts(queue);
@@ -163,11 +163,6 @@ void sonde_outfeed_destroy(sonde_outfeed *queue)
     (void)pthread_cond_destroy(&queue->filled);
     (void)pthread_mutex_destroy(&queue->lock);
     sonde__free(queue);
-}
-
-sonde_sink *sonde_outfeed_sink(sonde_outfeed *queue)
-{
-    return &queue->sink;
 }
 
 /* --- adding ----------------------------------------------------------------------- */
@@ -340,53 +335,6 @@ static sonde_err admit(sonde_outfeed *queue, uint32_t id, const sonde_tensor_inf
         err = add_column(queue, id, info, key != NULL ? key : own, diag);
     }
     sonde__free(own);
-    return err;
-}
-
-/* Another id for a column's tensor: the observer was made anew. */
-static sonde_err move_column(sonde_outfeed *queue, size_t index, uint32_t id,
-                             sonde_diag *diag)
-{
-    sonde__outfeed_column *column = &queue->columns[index];
-
-    if (!reserve_id(queue, id)) {
-        return sonde__fail_nomem(diag, "an outfeed queue");
-    }
-    size_t *link = &queue->by_id[column->id];
-    while (*link != index) {
-        link = &queue->columns[*link].next;
-    }
-    *link = column->next;
-    column->id = id;
-    column->next = queue->by_id[id];
-    queue->by_id[id] = index;
-    return SONDE_OK;
-}
-
-sonde_err sonde__outfeed_adopt(sonde_outfeed *queue, uint32_t id,
-                               const sonde_tensor_info *info, sonde_diag *diag)
-{
-    uint32_t known = SONDE__NO_NAME;
-    sonde_err err = SONDE_OK;
-
-    for (size_t i = id < queue->id_capacity ? queue->by_id[id] : SONDE__NO_COLUMN;
-         i != SONDE__NO_COLUMN; i = queue->columns[i].next) {
-        if (strcmp(queue->columns[i].tensor, info->name) == 0) {
-            return SONDE_OK;
-        }
-    }
-    char *key = default_key(info->name);
-    if (key == NULL) {
-        return sonde__fail_nomem(diag, "an outfeed queue");
-    }
-    known = sonde__names_find(&queue->keys, key);
-    if (known != SONDE__NO_NAME &&
-        strcmp(queue->columns[known].tensor, info->name) == 0) {
-        err = move_column(queue, known, id, diag);
-    } else if (passes(queue, key)) {
-        err = add_column(queue, id, info, key, diag);
-    }
-    sonde__free(key);
     return err;
 }
 

@@ -115,18 +115,9 @@ static sonde_err prepare(sonde_sink *sink, uint32_t id, const sonde_tensor_info 
                          unsigned how, const sonde_call_shape *shape, sonde_diag *diag)
 {
     sonde_outfeed *queue = (sonde_outfeed *)sink;
-    char where[256];
-    sonde_err err = sonde__outfeed_adopt(queue, id, info, diag);
+    sonde_err err = SONDE_OK;
 
-    if (err != SONDE_OK || id >= queue->id_capacity ||
-        queue->by_id[id] == SONDE__NO_COLUMN) {
-        return err; /* or no filter accepts it */
-    }
-    if ((how & SONDE_HOW_RAW) == 0) {
-        return sonde__fail(diag, SONDE_EINVAL,
-                           sonde__outfeed_where(queue, where, sizeof where),
-                           "a tap of raw values", "'%.200s' without", info->name);
-    }
+    (void)how;
     SONDE__TRY_GO(check_column(queue, info, shape, diag));
     for (size_t i = queue->by_id[id]; i != SONDE__NO_COLUMN; i = queue->columns[i].next) {
         SONDE__TRY_GO(prepare_column(queue, &queue->columns[i], info, shape, diag));

@@ -100,11 +100,6 @@ const char *sonde__outfeed_where(const sonde_outfeed *queue, char *buf, size_t s
 /* Removes all columns. */
 void sonde__outfeed_clear(sonde_outfeed *queue);
 
-/* outfeed.c: adds the column of a tapped tensor that attach did not add, if the filters
- * accept it. */
-sonde_err sonde__outfeed_adopt(sonde_outfeed *queue, uint32_t id,
-                               const sonde_tensor_info *info, sonde_diag *diag);
-
 /* outfeed_rows.c: the sink's functions, and a column's memory. */
 void sonde__outfeed_sink_init(sonde_sink *sink);
 void sonde__outfeed_free_column(sonde__outfeed_column *column);

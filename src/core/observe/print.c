@@ -47,7 +47,7 @@ static const char *title_of(const sonde_printer *printer, uint32_t id,
 static size_t needed(const char *title, sonde_dtype dtype, int rank, const int64_t *shape,
                      const sonde_print_options *options)
 {
-    size_t length = sonde_format_bound(dtype, rank, shape, options);
+    size_t length = sonde__observe_format_bound(dtype, rank, shape, options);
 
     if (length == SIZE_MAX ||
         __builtin_add_overflow(length, strlen(title) + sizeof colon, &length)) {
@@ -733,8 +733,8 @@ static size_t times_plus(size_t count, size_t each, size_t more)
     return sum;
 }
 
-size_t sonde_format_bound(sonde_dtype dtype, int rank, const int64_t *shape,
-                          const sonde_print_options *given)
+size_t sonde__observe_format_bound(sonde_dtype dtype, int rank, const int64_t *shape,
+                                   const sonde_print_options *given)
 {
     sonde_print_options taken;
     const sonde_print_options *const options = &taken;

@@ -38,4 +38,10 @@ SONDE_API size_t sonde__observe_cell_write(const sonde__observe_cell_style *styl
 SONDE_API size_t sonde__observe_cell_bound(sonde_dtype dtype,
                                            const sonde_print_options *options);
 
+/* No tensor of this dtype and shape needs more bytes than this; SIZE_MAX if that cannot
+ * be counted. In proportion to the elements shown. */
+SONDE_API size_t sonde__observe_format_bound(sonde_dtype dtype, int rank,
+                                             const int64_t *shape,
+                                             const sonde_print_options *options);
+
 #endif

@@ -350,12 +350,11 @@ sonde_err sonde__observe_check(const sonde__observe_setup *setup, bool filled,
 {
     for (size_t i = 0; i < setup->collection_count; i++) {
         const sonde__observe_collection *collection = &setup->collections[i];
-        sonde_err err = SONDE_OK;
 
         if (!collection->saved) {
             continue;
         }
-        err = check_collection(setup, collection, filled, diag);
+        sonde_err err = check_collection(setup, collection, filled, diag);
         if (err != SONDE_OK) {
             if (wrong != NULL) {
                 *wrong = collection;

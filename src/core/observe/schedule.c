@@ -14,11 +14,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-sonde_schedule sonde_schedule_always(void)
-{
-    return sonde_schedule_every(1);
-}
-
 sonde_schedule sonde_schedule_every(int64_t every)
 {
     return (sonde_schedule){.every = every};

@@ -298,7 +298,6 @@ static sonde_err read_items(sonde_selector *selector, sonde_diag *diag)
     for (;;) {
         const char *end = p + item_length(p);
         const char *last = end;
-        sonde_err err = SONDE_OK;
         sonde__observe_item_kind kind = SONDE__ITEM_EXACT;
         size_t prefix = 0, length = 0;
 
@@ -310,8 +309,9 @@ static sonde_err read_items(sonde_selector *selector, sonde_diag *diag)
         }
         length = (size_t)(last - p);
         kind = classify(p, length, &prefix);
-        err = add_item(selector, kind, copy_unescaped(p + prefix, length - prefix),
-                       (size_t)(p + prefix - selector->text), diag);
+        sonde_err err =
+            add_item(selector, kind, copy_unescaped(p + prefix, length - prefix),
+                     (size_t)(p + prefix - selector->text), diag);
         if (err != SONDE_OK || *end == '\0') {
             return err;
         }
@@ -352,8 +352,8 @@ sonde_err sonde_selector_create(const char *text, sonde_selector **out, sonde_di
     return create(text, false, SONDE__ITEM_EXACT, out, diag);
 }
 
-sonde_err sonde_selector_create_regex(const char *pattern, sonde_selector **out,
-                                      sonde_diag *diag)
+sonde_err sonde__selector_create_regex(const char *pattern, sonde_selector **out,
+                                       sonde_diag *diag)
 {
     SONDE__NEEDS(diag, pattern, out);
     return create(pattern, true, SONDE__ITEM_REGEX, out, diag);
@@ -388,7 +388,7 @@ void sonde_selector_destroy(sonde_selector *selector)
     sonde__free(selector);
 }
 
-const char *sonde_selector_text(const sonde_selector *selector)
+const char *sonde__selector_text(const sonde_selector *selector)
 {
     if (selector == NULL) {
         return NULL;
@@ -634,9 +634,4 @@ sonde_err sonde_selector_resolve(const sonde_selector *selector,
 error:
     sonde__free(marks);
     return err;
-}
-
-void sonde_selector_free_ids(uint32_t *ids)
-{
-    sonde__free(ids);
 }

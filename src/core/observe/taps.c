@@ -38,7 +38,7 @@ static void drop_tap(sonde__observe_tap *dropped)
     for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
         sonde__free(dropped->steps[mode]);
     }
-    sonde_selector_free_ids(dropped->ids);
+    sonde_release(dropped->ids);
     sonde__free(dropped->tensors);
     sonde_selector_destroy(dropped->what);
 }
@@ -78,7 +78,7 @@ static sonde_err fail_schedule(const char *what, int mode, const sonde_diag *fou
 
 static sonde_err check_tap(const sonde_tap *checked, sonde_diag *diag)
 {
-    const char *what = sonde_selector_text(checked->what);
+    const char *what = sonde__selector_text(checked->what);
 
     for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
         sonde_diag found = {0};
@@ -214,7 +214,7 @@ static sonde_err check_open(const sonde_observer *observer, const sonde_tap *add
                             sonde_diag *diag)
 {
     return observer->bound && !observer->extending
-               ? sonde__fail(diag, SONDE_ESTATE, sonde_selector_text(added->what),
+               ? sonde__fail(diag, SONDE_ESTATE, sonde__selector_text(added->what),
                              "taps before bind", "a tap added after bind")
                : check_tap(added, diag);
 }
@@ -231,13 +231,13 @@ sonde_err sonde_observer_add(sonde_observer *observer, const sonde_tap *added,
     SONDE__TRY(
         sonde_selector_resolve(added->what, observer->catalogue, &ids, &count, diag));
     sonde_err err = add_tap(observer, added, true, ids, count, diag);
-    sonde_selector_free_ids(ids);
+    sonde_release(ids);
     if (err != SONDE_OK) {
         return err;
     }
     if (count == 0) {
         sonde_log(SONDE_LOG_WARNING, "observe", "'%s' matches no tensor",
-                  sonde_selector_text(added->what));
+                  sonde__selector_text(added->what));
     }
     if (matched != NULL) {
         *matched = count;
@@ -380,12 +380,8 @@ static sonde_err prepare_sinks(const sonde_observer *observer, sonde_diag *diag)
         for (size_t j = tap->listed; j < tap->count && sink->prepare != NULL; j++) {
             const sonde_tensor_info *info =
                 sonde_catalogue_info(observer->catalogue, tap->ids[j]);
-            const sonde_err err =
-                sink->prepare(sink, tap->ids[j], info, tap->how, &observer->shape, diag);
-
-            if (err != SONDE_OK) {
-                return err;
-            }
+            SONDE__TRY(
+                sink->prepare(sink, tap->ids[j], info, tap->how, &observer->shape, diag));
         }
     }
     return SONDE_OK;

@@ -166,12 +166,11 @@ static const char *check_class(const char **p)
     }
     for (bool first = true; first || **p != ']'; first = false) {
         const char *start = *p;
-        unsigned char low = 0;
 
         if ((*p)[0] == '\0' || ((*p)[0] == '\\' && (*p)[1] == '\0')) {
             return "'[' is not closed";
         }
-        low = take_byte(p);
+        unsigned char low = take_byte(p);
         if ((*p)[0] == '-' && (*p)[1] != ']') {
             (*p)++;
             if ((*p)[0] == '\0' || ((*p)[0] == '\\' && (*p)[1] == '\0')) {

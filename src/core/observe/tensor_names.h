@@ -46,6 +46,13 @@ enum { SONDE__MODEL_LENGTH = 6 };
 sonde_err sonde__selector_create_exact(const char *name, sonde_selector **out,
                                        sonde_diag *diag);
 
+/* The whole pattern, commas and blanks included, is one regular expression. */
+SONDE_API SONDE_CHECKED sonde_err sonde__selector_create_regex(const char *pattern,
+                                                               sonde_selector **out,
+                                                               sonde_diag *diag);
+/* Borrowed. */
+SONDE_API const char *sonde__selector_text(const sonde_selector *selector);
+
 /* Copies a selector. */
 sonde_err sonde__selector_copy(const sonde_selector *selector, sonde_selector **out,
                                sonde_diag *diag);

@@ -534,11 +534,7 @@ static int append_piece(local_file *file, const void *bytes, size_t size)
         return 0;
     }
     if (file->count == PIECES) {
-        const int failed = write_pieces(file);
-
-        if (failed != 0) {
-            return failed;
-        }
+        SONDE__TRY_ERRNO(write_pieces(file));
     }
     file->pieces[file->count++] = (struct iovec){start, size};
     return 0;
@@ -638,18 +634,10 @@ static int sync_file(sonde__record_file *base)
     local_file *file = (local_file *)base;
 
     if (file->aside > 0) { /* the space that was not needed */
-        const int failed = truncate_file(base, base->end);
-
-        if (failed != 0) {
-            return failed;
-        }
+        SONDE__TRY_ERRNO(truncate_file(base, base->end));
     }
     if (file->unsure) {
-        const int failed = write_again(file);
-
-        if (failed != 0) {
-            return failed;
-        }
+        SONDE__TRY_ERRNO(write_again(file));
     }
     file->unsure = fdatasync(file->fd) != 0;
     return file->unsure ? errno : 0;

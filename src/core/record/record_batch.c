@@ -2,6 +2,7 @@
  * record_batch.c - one batch of the writer's thread: messages taken from the ring, their
  * bytes into the files, files closed, records lost.
  */
+#include "base/fail.h"
 #include "record/writer.h"
 #include "base/macros.h"
 #include "base/memory.h"
@@ -178,19 +179,27 @@ static taken take_value(sonde__record_writer *writer,
                : TAKEN;
 }
 
-static taken take_vitals(sonde__record_writer *writer,
-                         sonde__record_vitals_message *message, int *fault)
+/* Adds an item to the batch of a stream. */
+static taken take_item(sonde__record_writer *writer, int stream, const void *item,
+                       size_t size, int *fault)
 {
-    const uint32_t id = sonde__record_tensors_find(&writer->tensors, message->row.tensor);
-    sonde__record_stats_row row = message->row;
+    sonde__record_stream *const taking = &writer->streams[stream];
 
-    row.tensor = id;
-    row.check = sonde__record_stats_check(&row);
-    if (!sonde__record_stream_add(&writer->stats, &row, sizeof row)) {
+    if (!sonde__record_stream_add(taking, item, size)) {
         *fault = ENOMEM;
         return LEFT_FAULT;
     }
-    return writer->stats.waiting.length >= BATCH_ITEMS ? TAKEN_LAST : TAKEN;
+    return taking->waiting.length >= BATCH_ITEMS ? TAKEN_LAST : TAKEN;
+}
+
+static taken take_vitals(sonde__record_writer *writer,
+                         sonde__record_vitals_message *message, int *fault)
+{
+    sonde__record_stats_row row = message->row;
+
+    row.tensor = sonde__record_tensors_find(&writer->tensors, row.tensor);
+    row.check = sonde__record_stats_check(&row);
+    return take_item(writer, SONDE__STREAM_ROWS, &row, sizeof row, fault);
 }
 
 static taken take_sketch(sonde__record_writer *writer,
@@ -198,19 +207,15 @@ static taken take_sketch(sonde__record_writer *writer,
 {
     sonde__record_sketch_record *const record = &message->record;
     const uint32_t producers = record->tensor;
-    const uint32_t id = sonde__record_tensors_find(&writer->tensors, producers);
 
-    record->tensor = id; /* the message is ours until it is released */
+    /* the message is ours until it is released */
+    record->tensor = sonde__record_tensors_find(&writer->tensors, producers);
     record->check = 0;
     record->check = sonde__record_sketch_check(record);
-    const bool added =
-        sonde__record_stream_add(&writer->sketches, record, record->length);
+    const taken what =
+        take_item(writer, SONDE__STREAM_SKETCHES, record, record->length, fault);
     record->tensor = producers;
-    if (!added) {
-        *fault = ENOMEM;
-        return LEFT_FAULT;
-    }
-    return writer->sketches.waiting.length >= BATCH_ITEMS ? TAKEN_LAST : TAKEN;
+    return what;
 }
 
 static taken take_end(sonde__record_writer *writer,
@@ -219,12 +224,10 @@ static taken take_end(sonde__record_writer *writer,
     sonde__record_step_row row = message->row;
 
     row.check = sonde__record_step_check(&row);
-    if (!sonde__record_stream_add(&writer->steps, &row, sizeof row)) {
-        *fault = ENOMEM;
-        return LEFT_FAULT;
-    }
-    writer->newest = SONDE_MAX(writer->newest, row.step);
-    return writer->steps.waiting.length >= BATCH_ITEMS ? TAKEN_LAST : TAKEN;
+    const taken what = take_item(writer, SONDE__STREAM_STEPS, &row, sizeof row, fault);
+    writer->newest =
+        what != LEFT_FAULT ? SONDE_MAX(writer->newest, row.step) : writer->newest;
+    return what;
 }
 
 /* Adds a tensor, and notes its id beside the ring. */
@@ -242,14 +245,12 @@ static int add_tensor(sonde__record_writer *writer,
 /* True if the message is in the files already: recovery reads it a second time. */
 static bool is_written(sonde__record_writer *writer, const sonde__record_block *block)
 {
-    uint64_t *const left =
-        &writer->written[block->kind < SONDE__MESSAGE_KINDS ? block->kind
-                                                            : SONDE__MESSAGE_TENSOR];
+    const int mark = sonde__record_mark_of(block->kind);
 
-    if (*left == 0) {
+    if (mark == SONDE__MARKS || writer->written[mark] == 0) {
         return false;
     }
-    --*left;
+    writer->written[mark]--;
     return true;
 }
 
@@ -359,8 +360,6 @@ static uint64_t both(const _Atomic uint64_t *now, const _Atomic uint64_t *before
 sonde__record_checkpoint sonde__record_take_checkpoint(const sonde__record_writer *writer)
 {
     const sonde__record_segment *const segment = &writer->segment;
-    const sonde__record_stream *const streams[] = {&writer->stats, &writer->sketches,
-                                                   &writer->steps};
     sonde__record_checkpoint mark = {
         .number = {[SONDE__MARK_VALUES] = segment->number},
         .items = {[SONDE__MARK_VALUES] =
@@ -369,15 +368,13 @@ sonde__record_checkpoint sonde__record_take_checkpoint(const sonde__record_write
         .io_error = both(&writer->counters.io_error, &writer->before.io_error),
     };
 
-    for (size_t i = 0; i < SONDE_COUNT_OF(streams); i++) {
-        mark.number[SONDE__MARK_ROWS + i] = streams[i]->number;
-        mark.items[SONDE__MARK_ROWS + i] =
-            streams[i]->file != NULL ? streams[i]->items : 0;
+    for (int i = 0; i < SONDE__STREAMS; i++) {
+        const sonde__record_stream *const stream = &writer->streams[i];
+
+        mark.number[SONDE__MARK_ROWS + i] = stream->number;
+        mark.items[SONDE__MARK_ROWS + i] = stream->file != NULL ? stream->items : 0;
     }
-    mark.written[SONDE__MARK_VALUES] = writer->written[SONDE__MESSAGE_VALUE];
-    mark.written[SONDE__MARK_ROWS] = writer->written[SONDE__MESSAGE_VITALS];
-    mark.written[SONDE__MARK_SKETCHES] = writer->written[SONDE__MESSAGE_SKETCH];
-    mark.written[SONDE__MARK_STEPS] = writer->written[SONDE__MESSAGE_END];
+    memcpy(mark.written, writer->written, sizeof mark.written);
     return mark;
 }
 
@@ -400,10 +397,29 @@ static void release(sonde__record_writer *writer)
     sonde__record_ring_release(writer->ring);
 }
 
+static int commit_stream(sonde__record_writer *writer, int stream)
+{
+    uint64_t gained = 0;
+    const int failed = sonde__record_stream_commit(&writer->streams[stream], &gained);
+
+    count(&writer->counters.items[stream], gained);
+    return failed;
+}
+
+/* A step is complete when all its records are in the files: its end comes last. */
+static int commit_records(sonde__record_writer *writer)
+{
+    sonde__record_segment_gain gain = {0};
+    SONDE__TRY_ERRNO(commit_stream(writer, SONDE__STREAM_ROWS));
+    SONDE__TRY_ERRNO(commit_stream(writer, SONDE__STREAM_SKETCHES));
+    const int failed = sonde__record_segment_commit(&writer->segment, &gain);
+    count(&writer->counters.records, gain.values);
+    count(&writer->counters.bytes, gain.payload);
+    return failed != 0 ? failed : commit_stream(writer, SONDE__STREAM_STEPS);
+}
+
 int sonde__record_commit_batch(sonde__record_writer *writer)
 {
-    sonde__record_counters *const counters = &writer->counters;
-    sonde__record_segment_gain gain = {0};
     uint64_t gained = 0;
     int failed = sonde__record_stream_commit(&writer->tensors.catalogue, &gained);
 
@@ -411,25 +427,13 @@ int sonde__record_commit_batch(sonde__record_writer *writer)
         writer->scratch.used = 0;
         return 0;
     }
-    if (failed == 0) {
-        failed = sonde__record_stream_commit(&writer->stats, &gained);
-        count(&counters->rows, gained);
-    }
-    if (failed == 0) {
-        failed = sonde__record_stream_commit(&writer->sketches, &gained);
-        count(&counters->sketches, gained);
-    }
-    if (failed == 0) {
-        failed = sonde__record_segment_commit(&writer->segment, &gain);
-        count(&counters->records, gain.values);
-        count(&counters->bytes, gain.payload);
-    }
-    if (failed == 0) { /* a step is complete when all its records are in the files */
-        failed = sonde__record_stream_commit(&writer->steps, &gained);
-    }
     writer->changed = true;
     if (failed == 0) {
-        atomic_store_explicit(&counters->last_step, writer->newest, memory_order_relaxed);
+        failed = commit_records(writer);
+    }
+    if (failed == 0) {
+        atomic_store_explicit(&writer->counters.last_step, writer->newest,
+                              memory_order_relaxed);
         release(writer);
     }
     return failed;
@@ -442,12 +446,13 @@ void sonde__record_drop_batch(sonde__record_writer *writer)
     if (!writer->pending) {
         return;
     }
-    sonde__record_lose(writer,
-                       sonde__record_stream_drop(&writer->stats) +
-                           sonde__record_stream_drop(&writer->sketches) +
-                           sonde__record_segment_drop(&writer->segment),
-                       writer->fault);
-    (void)sonde__record_stream_drop(&writer->steps);
+    sonde__record_lose(
+        writer,
+        sonde__record_stream_drop(&writer->streams[SONDE__STREAM_ROWS]) +
+            sonde__record_stream_drop(&writer->streams[SONDE__STREAM_SKETCHES]) +
+            sonde__record_segment_drop(&writer->segment),
+        writer->fault);
+    (void)sonde__record_stream_drop(&writer->streams[SONDE__STREAM_STEPS]);
     writer->newest =
         atomic_load_explicit(&writer->counters.last_step, memory_order_relaxed);
     release(writer);
@@ -488,13 +493,9 @@ bool sonde__record_drop_next(sonde__record_writer *writer)
 
 static int rotate_streams(sonde__record_writer *writer, bool all, double old, bool *any)
 {
-    sonde__record_stream *const streams[] = {&writer->stats, &writer->sketches,
-                                             &writer->steps};
-
-    for (size_t i = 0; i < SONDE_COUNT_OF(streams); i++) {
-        sonde__record_stream *const stream = streams[i];
+    for (int i = 0; i < SONDE__STREAMS; i++) {
+        sonde__record_stream *const stream = &writer->streams[i];
         sonde__record_listed line;
-        int failed = 0;
 
         if (stream->file == NULL ||
             !(all || stream->opened <= old || stream->end >= writer->segment_bytes)) {
@@ -503,10 +504,7 @@ static int rotate_streams(sonde__record_writer *writer, bool all, double old, bo
         if (!sonde__record_file_list_reserve(&writer->files, 1)) {
             return ENOMEM;
         }
-        failed = sonde__record_stream_close(stream, &line);
-        if (failed != 0) {
-            return failed;
-        }
+        SONDE__TRY_ERRNO(sonde__record_stream_close(stream, &line));
         sonde__record_file_list_put(&writer->files, &line);
         *any = true;
     }
@@ -525,10 +523,7 @@ static int rotate_segment(sonde__record_writer *writer, bool all, double old, bo
     if (!sonde__record_file_list_reserve(&writer->files, 2)) {
         return ENOMEM;
     }
-    const int failed = sonde__record_segment_close(segment, &data, &index);
-    if (failed != 0) {
-        return failed;
-    }
+    SONDE__TRY_ERRNO(sonde__record_segment_close(segment, &data, &index));
     sonde__record_file_list_put(&writer->files, &data);
     sonde__record_file_list_put(&writer->files, &index);
     *any = true;
@@ -539,17 +534,11 @@ int sonde__record_rotate(sonde__record_writer *writer, bool all, double now)
 {
     const double old = now - writer->segment_seconds;
     bool any = false;
-    int failed = rotate_streams(writer, all, old, &any);
-
-    if (failed == 0) {
-        failed = rotate_segment(writer, all, old, &any);
-    }
-    if (failed != 0) {
-        return failed;
-    }
+    SONDE__TRY_ERRNO(rotate_streams(writer, all, old, &any));
+    SONDE__TRY_ERRNO(rotate_segment(writer, all, old, &any));
     writer->rotating = false;
-    failed = all ? sonde__record_file_list_end(&writer->files)
-                 : sonde__record_file_list_commit(&writer->files);
+    const int failed = all ? sonde__record_file_list_end(&writer->files)
+                           : sonde__record_file_list_commit(&writer->files);
     if (failed == 0 && any) {
         writer->changed = true;
         writer->look_at = SONDE_MIN(writer->look_at, now + SOON);

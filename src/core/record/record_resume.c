@@ -189,15 +189,12 @@ static sonde_err write_generation(history *past, int64_t begin)
 {
     sonde__record_writer *const writer = past->writer;
     const uint64_t last = past->count > 0 ? past->generations[past->count - 1].number : 0;
-    const sonde__record_generation line = {
-        .number = last + 1,
-        .step = begin,
-        .time = sonde__date(),
-        .first = {[SONDE__FILE_SEGMENT] = writer->segment.number,
-                  [SONDE__FILE_INDEX] = writer->segment.number,
-                  [SONDE__FILE_STATS] = writer->stats.number,
-                  [SONDE__FILE_SKETCH] = writer->sketches.number,
-                  [SONDE__FILE_STEPS] = writer->steps.number}};
+    sonde__record_generation line = {
+        .number = last + 1, .step = begin, .time = sonde__date()};
+
+    for (int kind = 0; kind < SONDE__FILE_OTHER; kind++) {
+        line.first[kind] = sonde__record_number(writer, (sonde__record_file_kind)kind);
+    }
     char path[SONDE__FILE_NAME * 2], text[SONDE__GENERATION_ROOM];
     int failed = ENOMEM;
 
@@ -217,8 +214,12 @@ static bool is_empty(const history *past)
 {
     const sonde__record_writer *writer = past->writer;
 
-    return past->count == 0 && writer->segment.number == 0 && writer->stats.number == 0 &&
-           writer->sketches.number == 0 && writer->steps.number == 0;
+    uint64_t files = past->count;
+
+    for (int kind = 0; kind < SONDE__FILE_OTHER; kind++) {
+        files += sonde__record_number(writer, (sonde__record_file_kind)kind);
+    }
+    return files == 0;
 }
 
 sonde_err sonde__record_run_resume(sonde__record_writer *writer,
@@ -233,7 +234,7 @@ sonde_err sonde__record_run_resume(sonde__record_writer *writer,
     if (err != SONDE_OK) {
         goto error;
     }
-    for (uint64_t n = 0; n < writer->steps.number; n++) {
+    for (uint64_t n = 0; n < sonde__record_number(writer, SONDE__FILE_STEPS); n++) {
         SONDE__TRY_GO(read_steps(&past, n));
     }
     begin = find_begin(&past, options);

@@ -185,17 +185,21 @@ static void print_state(const sonde__record_writer *writer, bool running,
                                                    : sonde__date_text(date));
     sonde_json_int(&json, "last_step", last);
     sonde_json_uint(&json, "segment", writer->segment.number);
-    sonde_json_uint(&json, "stats", writer->stats.number);
-    sonde_json_uint(&json, "sketch", writer->sketches.number);
-    sonde_json_uint(&json, "steps", writer->steps.number);
+    sonde_json_uint(&json, "stats", sonde__record_number(writer, SONDE__FILE_STATS));
+    sonde_json_uint(&json, "sketch", sonde__record_number(writer, SONDE__FILE_SKETCH));
+    sonde_json_uint(&json, "steps", sonde__record_number(writer, SONDE__FILE_STEPS));
     sonde_json_uint(&json, "files", writer->files.count);
     sonde_json_string(&json, "run", writer->id);
     sonde_json_int(&json, "worker", writer->segment.rank);
     sonde_json_uint(&json, "generation", writer->generation);
     sonde_json_uint(&json, "records", both(&now->records, &before->records));
     sonde_json_uint(&json, "bytes", both(&now->bytes, &before->bytes));
-    sonde_json_uint(&json, "rows", both(&now->rows, &before->rows));
-    sonde_json_uint(&json, "sketches", both(&now->sketches, &before->sketches));
+    sonde_json_uint(
+        &json, "rows",
+        both(&now->items[SONDE__STREAM_ROWS], &before->items[SONDE__STREAM_ROWS]));
+    sonde_json_uint(&json, "sketches",
+                    both(&now->items[SONDE__STREAM_SKETCHES],
+                         &before->items[SONDE__STREAM_SKETCHES]));
     sonde_json_uint(&json, "put",
                     atomic_load_explicit(&head->put, memory_order_relaxed) +
                         writer->put_before);
@@ -412,23 +416,12 @@ static sonde_err restore_list(sonde__record_writer *writer,
 
 static int add_closed(sonde__record_writer *writer)
 {
-    const struct {
-        sonde__record_file_kind kind;
-        uint64_t end;
-    } kinds[] = {{SONDE__FILE_SEGMENT, writer->segment.number},
-                 {SONDE__FILE_INDEX, writer->segment.number},
-                 {SONDE__FILE_STATS, writer->stats.number},
-                 {SONDE__FILE_SKETCH, writer->sketches.number},
-                 {SONDE__FILE_STEPS, writer->steps.number}};
+    for (int i = 0; i < SONDE__FILE_OTHER; i++) {
+        const sonde__record_file_kind kind = (sonde__record_file_kind)i;
 
-    for (size_t i = 0; i < SONDE_COUNT_OF(kinds); i++) {
         sonde__record_writer_note(writer);
-        const int failed =
-            sonde__record_file_list_add(&writer->files, kinds[i].kind, kinds[i].end);
-
-        if (failed != 0) {
-            return failed;
-        }
+        SONDE__TRY_ERRNO(sonde__record_file_list_add(&writer->files, kind,
+                                                     sonde__record_number(writer, kind)));
     }
     return sonde__record_file_list_commit(&writer->files);
 }

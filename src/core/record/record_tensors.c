@@ -238,12 +238,7 @@ static sonde_err restore_lines(sonde__record_tensors *tensors, const char *text,
     const char *next = text, *newline = NULL;
 
     while ((newline = memchr(next, '\n', size - (size_t)(next - text))) != NULL) {
-        const sonde_err err =
-            restore_line(tensors, next, (size_t)(newline - next), where, diag);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(restore_line(tensors, next, (size_t)(newline - next), where, diag));
         next = newline + 1;
     }
     sonde_text_put(&tensors->lines, text, (size_t)(next - text));

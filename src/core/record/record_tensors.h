@@ -28,6 +28,14 @@ typedef enum sonde__record_message_kind {
     SONDE__MESSAGE_KINDS = 6
 } sonde__record_message_kind;
 
+/* The mark that counts messages of a kind; SONDE__MARKS: none does. */
+static inline int sonde__record_mark_of(uint32_t kind)
+{
+    return kind >= SONDE__MESSAGE_VALUE && kind <= SONDE__MESSAGE_SKETCH ? (int)kind - 1
+           : kind == SONDE__MESSAGE_END ? SONDE__MARK_STEPS
+                                        : SONDE__MARKS;
+}
+
 typedef struct sonde__record_value_message {
     sonde__record_block block;
     sonde__record_index_line

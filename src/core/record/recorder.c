@@ -179,12 +179,10 @@ static sonde_err set_up_writer(sonde_recorder *recorder, sonde_diag *diag)
     writer->user = recorder;
     sonde__record_worker_folder(writer->folder, options->rank);
     sonde__record_tensors_init(&writer->tensors, writer->backend, writer->folder);
-    sonde__record_stream_init(&writer->stats, writer->backend, writer->folder,
-                              SONDE__FILE_STATS);
-    sonde__record_stream_init(&writer->sketches, writer->backend, writer->folder,
-                              SONDE__FILE_SKETCH);
-    sonde__record_stream_init(&writer->steps, writer->backend, writer->folder,
-                              SONDE__FILE_STEPS);
+    for (int i = 0; i < SONDE__STREAMS; i++) {
+        sonde__record_stream_init(&writer->streams[i], writer->backend, writer->folder,
+                                  (sonde__record_file_kind)(SONDE__FILE_STATS + i));
+    }
     sonde__record_file_list_init(&writer->files, writer->backend, writer->folder);
     writer->scratch.start = sonde__malloc(SCRATCH);
     writer->scratch.size = SCRATCH;
@@ -204,12 +202,8 @@ static sonde_err set_up(sonde_recorder *recorder, sonde_diag *diag)
     const uint32_t count = sonde_catalogue_count(catalogue);
 
     for (uint32_t id = 0; id < count; id++) {
-        const sonde_err err =
-            sonde__recorder_check_name(sonde_catalogue_info(catalogue, id)->name, diag);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(
+            sonde__recorder_check_name(sonde_catalogue_info(catalogue, id)->name, diag));
     }
     sonde__record_sink_init(&recorder->sink, recorder);
     recorder->state_count = SONDE_MAX((size_t)count * 2, STATES);
@@ -365,8 +359,10 @@ void sonde_recorder_get_stats(const sonde_recorder *recorder, sonde_recorder_sta
     *stats = (sonde_recorder_stats){
         .records = atomic_load_explicit(&counters->records, memory_order_relaxed),
         .bytes = atomic_load_explicit(&counters->bytes, memory_order_relaxed),
-        .rows = atomic_load_explicit(&counters->rows, memory_order_relaxed),
-        .sketches = atomic_load_explicit(&counters->sketches, memory_order_relaxed),
+        .rows = atomic_load_explicit(&counters->items[SONDE__STREAM_ROWS],
+                                     memory_order_relaxed),
+        .sketches = atomic_load_explicit(&counters->items[SONDE__STREAM_SKETCHES],
+                                         memory_order_relaxed),
         .lost_ring_full =
             atomic_load_explicit(&recorder->ring.shared->full, memory_order_relaxed),
         .lost_disk_full =

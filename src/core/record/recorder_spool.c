@@ -234,11 +234,8 @@ static sonde_err recover_stored(const char *url, int rank, uint64_t *records,
         return sonde__fail(diag, SONDE_ENOTFOUND, url, "a run that this machine wrote",
                            "nothing of worker %d is left on this machine", rank);
     }
-    err =
-        sonde__recorder_open_spool(url, &place, SONDE__RECORD_WAIT + SLOW, &spool, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(
+        sonde__recorder_open_spool(url, &place, SONDE__RECORD_WAIT + SLOW, &spool, diag));
     *records = 0;
     if (!has_ended(sonde__store_spool_path(spool), rank)) {
         err = sonde__recorder_recover_folder(sonde__store_spool_path(spool), rank,

@@ -109,14 +109,12 @@ static sonde_err fail(recovery *r, int failed, const char *path)
 static void stays(recovery *r, sonde__record_file_kind kind, uint64_t number,
                   uint64_t items)
 {
-    static const int marks[SONDE__FILE_OTHER] = {
-        [SONDE__FILE_SEGMENT] = SONDE__MARK_VALUES,
-        [SONDE__FILE_STATS] = SONDE__MARK_ROWS,
-        [SONDE__FILE_SKETCH] = SONDE__MARK_SKETCHES,
-        [SONDE__FILE_STEPS] = SONDE__MARK_STEPS};
+    const int mark = kind < SONDE__FILE_STATS
+                         ? SONDE__MARK_VALUES
+                         : (int)(SONDE__MARK_ROWS + (kind - SONDE__FILE_STATS));
 
-    if (number >= r->writer->mark.number[marks[kind]]) {
-        r->beyond[marks[kind]] += items;
+    if (number >= r->writer->mark.number[mark]) {
+        r->beyond[mark] += items;
     }
     r->next[kind] = SONDE_MAX(r->next[kind], number + 1);
 }
@@ -503,14 +501,13 @@ sonde_err sonde__record_run_recover(sonde__record_writer *writer, const char *wh
         return err;
     }
     writer->segment.number = r.next[SONDE__FILE_SEGMENT];
-    writer->stats.number = r.next[SONDE__FILE_STATS];
-    writer->sketches.number = r.next[SONDE__FILE_SKETCH];
-    writer->steps.number = r.next[SONDE__FILE_STEPS];
     memcpy(writer->beyond, r.beyond, sizeof writer->beyond);
     atomic_init(&writer->before.records, r.records);
     atomic_init(&writer->before.bytes, r.bytes);
-    atomic_init(&writer->before.rows, r.items[SONDE__FILE_STATS]);
-    atomic_init(&writer->before.sketches, r.items[SONDE__FILE_SKETCH]);
+    for (int i = 0; i < SONDE__STREAMS; i++) {
+        writer->streams[i].number = r.next[SONDE__FILE_STATS + i];
+        atomic_init(&writer->before.items[i], r.items[SONDE__FILE_STATS + i]);
+    }
     return SONDE_OK;
 }
 
@@ -669,18 +666,13 @@ sonde_err sonde__record_salvage_find(sonde__record_writer *writer, const char *w
 
 static void skip_written(sonde__record_writer *writer)
 {
-    static const sonde__record_message_kind kinds[SONDE__MARKS] = {
-        [SONDE__MARK_VALUES] = SONDE__MESSAGE_VALUE,
-        [SONDE__MARK_ROWS] = SONDE__MESSAGE_VITALS,
-        [SONDE__MARK_SKETCHES] = SONDE__MESSAGE_SKETCH,
-        [SONDE__MARK_STEPS] = SONDE__MESSAGE_END};
     const sonde__record_checkpoint *const mark = &writer->mark;
 
     for (int i = 0; i < SONDE__MARKS; i++) {
         const uint64_t beyond =
             writer->beyond[i] > mark->items[i] ? writer->beyond[i] - mark->items[i] : 0;
 
-        writer->written[kinds[i]] = mark->written[i] + beyond;
+        writer->written[i] = mark->written[i] + beyond;
     }
 }
 
@@ -731,11 +723,18 @@ static void fold(sonde__record_writer *writer)
 {
     sonde__record_counters *const now = &writer->counters, *const before =
                                                                &writer->before;
-    _Atomic uint64_t *const from[] = {&now->records,  &now->bytes,     &now->rows,
-                                      &now->sketches, &now->disk_full, &now->io_error};
-    _Atomic uint64_t *const to[] = {&before->records,   &before->bytes,
-                                    &before->rows,      &before->sketches,
-                                    &before->disk_full, &before->io_error};
+    _Atomic uint64_t *const from[] = {&now->records,
+                                      &now->bytes,
+                                      &now->items[SONDE__STREAM_ROWS],
+                                      &now->items[SONDE__STREAM_SKETCHES],
+                                      &now->disk_full,
+                                      &now->io_error};
+    _Atomic uint64_t *const to[] = {&before->records,
+                                    &before->bytes,
+                                    &before->items[SONDE__STREAM_ROWS],
+                                    &before->items[SONDE__STREAM_SKETCHES],
+                                    &before->disk_full,
+                                    &before->io_error};
 
     for (size_t i = 0; i < SONDE_COUNT_OF(from); i++) {
         (void)atomic_fetch_add(to[i], atomic_exchange(from[i], 0));
@@ -750,8 +749,9 @@ static void fold(sonde__record_writer *writer)
 
 static uint64_t count_recorded(const sonde__record_counters *counters)
 {
-    return atomic_load(&counters->records) + atomic_load(&counters->rows) +
-           atomic_load(&counters->sketches);
+    return atomic_load(&counters->records) +
+           atomic_load(&counters->items[SONDE__STREAM_ROWS]) +
+           atomic_load(&counters->items[SONDE__STREAM_SKETCHES]);
 }
 
 void sonde__record_salvage_settle(sonde__record_writer *writer)

@@ -9,6 +9,7 @@
  * loses its power does not: its pages reach the disk in any order, so that a ring of
  * another boot is not read.
  */
+#include "base/fail.h"
 #include "record/ring.h"
 
 #include "base/macros.h"
@@ -158,11 +159,8 @@ static int keep_in(sonde__record_ring *ring, int fd, const char *fresh, const ch
 {
     const uint64_t size = SONDE__RING_PAGE + ring->size;
     sonde__record_checkpoint first = past->mark;
-    int failed = reserve_space(fd, size);
-
-    if (failed != 0) {
-        return failed;
-    }
+    SONDE__TRY_ERRNO(reserve_space(fd, size));
+    int failed = 0;
     void *mapped = map(fd, size);
     if (mapped == NULL) {
         return errno;
@@ -395,11 +393,7 @@ static int take_over(sonde__record_ring *ring, sonde__record_checkpoint *mark)
     const bool second = is_valid(&marks[1]) &&
                         (!is_valid(&marks[0]) || marks[1].sequence > marks[0].sequence);
     char boot[64];
-    const int failed = read_boot(boot);
-
-    if (failed != 0) {
-        return failed;
-    }
+    SONDE__TRY_ERRNO(read_boot(boot));
     *mark = marks[second];
     if (!is_valid(mark) ||
         atomic_load(&ring->shared->head) - mark->tail > ring->shared->size) {

@@ -4,6 +4,7 @@
  *     .part    | length, blanks | value | value | value |        <- bytes first
  *     .jsonl   line line line                                    <- then their lines
  */
+#include "base/fail.h"
 #include "record/segment.h"
 
 #include "base/clock.h"
@@ -372,11 +373,8 @@ int sonde__record_segment_open(sonde__record_segment *segment, uint64_t size,
     }
     (void)file_name(segment, SONDE__FILE_SEGMENT, true, data, sizeof data);
     (void)file_name(segment, SONDE__FILE_INDEX, false, index, sizeof index);
-    int failed = sonde__record_claim(segment->backend, data, &segment->data);
-    if (failed != 0) {
-        return failed;
-    }
-    failed = sonde__record_claim(segment->backend, index, &segment->index);
+    SONDE__TRY_ERRNO(sonde__record_claim(segment->backend, data, &segment->data));
+    int failed = sonde__record_claim(segment->backend, index, &segment->index);
     if (failed != 0) {
         goto error;
     }
@@ -513,12 +511,8 @@ static int put_lines(sonde__record_segment *segment, size_t ready)
     sonde__record_file *index = segment->index;
     const size_t begin = text_begin(segment, segment->committed);
     const size_t end = text_begin(segment, ready);
-    int failed = trim_index(segment);
-
-    if (failed != 0) {
-        return failed;
-    }
-    failed = index->ops->append(index, segment->lines.data + begin, end - begin);
+    SONDE__TRY_ERRNO(trim_index(segment));
+    int failed = index->ops->append(index, segment->lines.data + begin, end - begin);
     if (failed == 0) {
         failed = index->ops->settle(index);
     }
@@ -619,34 +613,17 @@ int sonde__record_segment_close(sonde__record_segment *segment,
         return failed;
     }
     sonde__record_header_finish(&segment->header);
-    failed = ops->write_at(data, 0, segment->header.text, segment->header.room);
-    if (failed != 0) {
-        return failed;
-    }
+    SONDE__TRY_ERRNO(ops->write_at(data, 0, segment->header.text, segment->header.room));
     ops->begin_sync(segment->index);
-    failed = ops->sync(data);
-    if (failed != 0) {
-        return failed;
-    }
-    failed = ops->sync(segment->index);
-    if (failed != 0) {
-        return failed;
-    }
-    failed = sonde__record_measure(data, SONDE__FILE_SEGMENT, segment->number, data_line);
-    if (failed != 0) {
-        return failed;
-    }
-    failed = sonde__record_measure(segment->index, SONDE__FILE_INDEX, segment->number,
-                                   index_line);
-    if (failed != 0) {
-        return failed;
-    }
-    failed = ops->publish(
+    SONDE__TRY_ERRNO(ops->sync(data));
+    SONDE__TRY_ERRNO(ops->sync(segment->index));
+    SONDE__TRY_ERRNO(
+        sonde__record_measure(data, SONDE__FILE_SEGMENT, segment->number, data_line));
+    SONDE__TRY_ERRNO(sonde__record_measure(segment->index, SONDE__FILE_INDEX,
+                                           segment->number, index_line));
+    SONDE__TRY_ERRNO(ops->publish(
         data, file_name(segment, SONDE__FILE_SEGMENT, true, part, sizeof part),
-        file_name(segment, SONDE__FILE_SEGMENT, false, closed, sizeof closed));
-    if (failed != 0) {
-        return failed;
-    }
+        file_name(segment, SONDE__FILE_SEGMENT, false, closed, sizeof closed)));
     learn(segment);
     close_files(segment);
     segment->number++;

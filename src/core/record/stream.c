@@ -1,6 +1,7 @@
 /*
  * stream.c - files of a head and items.
  */
+#include "base/fail.h"
 #include "record/stream.h"
 #include "base/clock.h"
 #include "base/memory.h"
@@ -64,12 +65,9 @@ static int open_file(sonde__record_stream *stream)
     const size_t size = sonde__record_file_head(stream->kind, 0, head);
 
     (void)file_name(stream, true, path, sizeof path);
-    int failed = sonde__record_claim(stream->backend, path, &stream->file);
-    if (failed != 0) {
-        return failed;
-    }
+    SONDE__TRY_ERRNO(sonde__record_claim(stream->backend, path, &stream->file));
     stream->file->small = stream->kind == SONDE__FILE_OTHER;
-    failed = ops->append(stream->file, head, size);
+    int failed = ops->append(stream->file, head, size);
     if (failed == 0) {
         failed = ops->settle(stream->file);
     }
@@ -142,11 +140,8 @@ int sonde__record_stream_commit(sonde__record_stream *stream, uint64_t *gained)
     if (waiting->length == 0) {
         return 0;
     }
-    int failed = stream->file == NULL ? open_file(stream) : trim(stream);
-    if (failed != 0) {
-        return failed;
-    }
-    failed = ops->append(stream->file, waiting->data, waiting->length);
+    SONDE__TRY_ERRNO(stream->file == NULL ? open_file(stream) : trim(stream));
+    int failed = ops->append(stream->file, waiting->data, waiting->length);
     if (failed == 0) {
         failed = ops->settle(stream->file);
     }
@@ -189,20 +184,12 @@ int sonde__record_stream_close(sonde__record_stream *stream, sonde__record_liste
     if (failed != 0) {
         return failed;
     }
-    failed = ops->sync(stream->file);
-    if (failed != 0) {
-        return failed;
-    }
-    failed = sonde__record_measure(stream->file, stream->kind, stream->number, line);
-    if (failed != 0) {
-        return failed;
-    }
-    failed =
-        ops->publish(stream->file, file_name(stream, true, part_path, sizeof part_path),
-                     file_name(stream, false, path, sizeof path));
-    if (failed != 0) {
-        return failed;
-    }
+    SONDE__TRY_ERRNO(ops->sync(stream->file));
+    SONDE__TRY_ERRNO(
+        sonde__record_measure(stream->file, stream->kind, stream->number, line));
+    SONDE__TRY_ERRNO(ops->publish(stream->file,
+                                  file_name(stream, true, part_path, sizeof part_path),
+                                  file_name(stream, false, path, sizeof path)));
     sonde__record_stream_abandon(stream);
     stream->number++;
     return 0;
@@ -349,13 +336,9 @@ int sonde__record_file_list_add(sonde__record_file_list *list,
         const uint64_t number = list->next[kind];
         char name[SONDE__FILE_NAME];
         uint64_t size = 0;
-        int failed = 0;
 
         sonde__record_file_name(name, kind, number, false);
-        failed = add_file(list, name, kind, number, &size);
-        if (failed != 0) {
-            return failed;
-        }
+        SONDE__TRY_ERRNO(add_file(list, name, kind, number, &size));
         list->next[kind] = number; /* it may have no line */
     }
     return 0;
@@ -421,10 +404,7 @@ int sonde__record_file_list_restore(sonde__record_file_list *list)
     }
     stream->end = (uint64_t)(next - text);
     sonde__free(text);
-    failed = ops->open(stream->backend, path, &stream->file);
-    if (failed != 0) {
-        return failed;
-    }
+    SONDE__TRY_ERRNO(ops->open(stream->backend, path, &stream->file));
     stream->file->small = true;
     return stream->file->end > stream->end ? ops->truncate(stream->file, stream->end) : 0;
 }
@@ -470,10 +450,7 @@ int sonde__record_claim(sonde__record_backend *backend, const char *name,
         *out = failed == 0 ? file : NULL;
         return failed;
     }
-    failed = backend->ops->open(backend, name, &file);
-    if (failed != 0) {
-        return failed;
-    }
+    SONDE__TRY_ERRNO(backend->ops->open(backend, name, &file));
     failed = backend->ops->truncate(file, 0);
     if (failed != 0) {
         backend->ops->close(file);

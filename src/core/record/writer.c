@@ -36,9 +36,9 @@ sonde_err sonde__record_writer_init(sonde__record_writer *writer)
 void sonde__record_writer_fini(sonde__record_writer *writer)
 {
     sonde__record_segment_fini(&writer->segment);
-    sonde__record_stream_fini(&writer->stats);
-    sonde__record_stream_fini(&writer->sketches);
-    sonde__record_stream_fini(&writer->steps);
+    for (int i = 0; i < SONDE__STREAMS; i++) {
+        sonde__record_stream_fini(&writer->streams[i]);
+    }
     sonde__record_file_list_fini(&writer->files);
     sonde__record_tensors_fini(&writer->tensors);
     sonde__record_compressor_fini(&writer->compressor);
@@ -73,20 +73,17 @@ static void look_for_files(sonde__record_writer *writer)
         sonde__record_segment_abandon(segment);
         writer->lost_files = true;
     }
-    if (is_lost(writer->stats.file)) {
-        sonde__record_lose(writer, writer->stats.items, ENOENT);
-        (void)atomic_fetch_sub(&counters->rows, writer->stats.items);
-        sonde__record_stream_abandon(&writer->stats);
-        writer->lost_files = true;
-    }
-    if (is_lost(writer->sketches.file)) {
-        sonde__record_lose(writer, writer->sketches.items, ENOENT);
-        (void)atomic_fetch_sub(&counters->sketches, writer->sketches.items);
-        sonde__record_stream_abandon(&writer->sketches);
-        writer->lost_files = true;
-    }
-    if (is_lost(writer->steps.file)) {
-        sonde__record_stream_abandon(&writer->steps);
+    for (int i = 0; i < SONDE__STREAMS; i++) {
+        sonde__record_stream *const stream = &writer->streams[i];
+
+        if (!is_lost(stream->file)) {
+            continue;
+        }
+        if (i != SONDE__STREAM_STEPS) { /* a step is no record */
+            sonde__record_lose(writer, stream->items, ENOENT);
+        }
+        (void)atomic_fetch_sub(&counters->items[i], stream->items);
+        sonde__record_stream_abandon(stream);
         writer->lost_files = true;
     }
     if (is_lost(writer->tensors.catalogue.file)) {

@@ -33,9 +33,18 @@
 #define SONDE__RECORD_STANDSTILL 1.0
 #define SONDE__RECORD_WAIT 30.0 /* wait_seconds unless it is given */
 
+/* Stream i has files of kind SONDE__FILE_STATS + i, and the mark SONDE__MARK_ROWS + i. */
+enum {
+    SONDE__STREAM_ROWS = 0,
+    SONDE__STREAM_SKETCHES = 1,
+    SONDE__STREAM_STEPS = 2,
+    SONDE__STREAMS = 3
+};
+
 typedef struct sonde__record_counters {
-    _Atomic uint64_t records, bytes, rows, sketches;
-    _Atomic uint64_t disk_full, io_error; /* lost */
+    _Atomic uint64_t records, bytes;
+    _Atomic uint64_t items[SONDE__STREAMS]; /* rows, sketches, ends of steps */
+    _Atomic uint64_t disk_full, io_error;   /* lost */
     _Atomic int64_t last_step;
 } sonde__record_counters;
 
@@ -56,16 +65,15 @@ typedef struct sonde__record_writer {
 
     sonde__record_tensors tensors;
     sonde__record_segment segment;
-    sonde__record_stream stats, sketches, steps;
+    sonde__record_stream streams[SONDE__STREAMS];
     sonde__record_file_list files;
     int64_t newest; /* the newest step in the stream; -1: none */
     sonde__record_scratch scratch;
     sonde__record_compressor compressor;
     void *far;            /* the bytes of a large value until it is in the file */
     atomic_bool far_away; /* set by the producer that sent one, cleared here */
-    /* By kind of message: how many of the next ones are in the files already (recovery).
-     */
-    uint64_t written[SONDE__MESSAGE_KINDS];
+    /* By mark: how many of the next records are in the files already (recovery). */
+    uint64_t written[SONDE__MARKS];
     bool pending;  /* a batch is not in the files yet */
     bool rotating; /* close the segment before the next batch */
     bool lost_files;
@@ -111,6 +119,14 @@ typedef struct sonde__record_writer {
     sonde_err begin_err;      /* these two once begun */
     sonde_diag begin_diag;
 } sonde__record_writer;
+
+/* The number of the open or next file of a kind. */
+static inline uint64_t sonde__record_number(const sonde__record_writer *writer,
+                                            sonde__record_file_kind kind)
+{
+    return kind < SONDE__FILE_STATS ? writer->segment.number
+                                    : writer->streams[kind - SONDE__FILE_STATS].number;
+}
 
 /* Whether the thread has ended (1) or was left alone (2); the second to set it frees. */
 enum { SONDE__STAYS = 0, SONDE__ENDED = 1, SONDE__LEFT = 2 };

@@ -31,6 +31,17 @@ bool sonde__rule_is_earlier(const sonde_rule_run *run, uint32_t a, uint32_t b);
 /* Counts a tensor that was compared with others; tests count this work. */
 void sonde__rule_count_comparison(sonde_rule_run *run);
 
+/*
+ * The outputs of a module, in the order of declaration; SONDE__TABLE_NONE: there is no
+ * (other) one. Cost: one look-up.
+ *
+ *     for (uint32_t id = sonde__rules_first_output(run, module, strlen(module));
+ *          id != SONDE__TABLE_NONE; id = sonde__rules_next_output(run, id)) ...
+ */
+uint32_t sonde__rules_first_output(const sonde_rule_run *run, const char *module,
+                                   size_t length);
+uint32_t sonde__rules_next_output(const sonde_rule_run *run, uint32_t id);
+
 /* suspicions.c: whether the program declares that a loss need not fall. */
 bool sonde__rule_is_declared_free(const sonde_rule_run *run, uint32_t id);
 /* finding_order.c: the finding that explains what this rule finds now: the first error or

@@ -5,7 +5,6 @@
 #include "rules/engine.h"
 #include "base/fail.h"
 #include "base/memory.h"
-#include "rules/outputs.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -33,24 +32,15 @@ void sonde__rule_run_destroy(sonde_rule_run *run)
     if (run->rule->destroy != NULL && run->state != NULL) {
         run->rule->destroy(run);
     }
-    for (size_t i = 0; i < run->rule->param_count; i++) {
-        if (run->texts != NULL) {
-            sonde__free(run->texts[i]);
-        }
-        if (run->selectors != NULL) {
-            sonde_selector_destroy(run->selectors[i]);
-        }
-        if (run->marks != NULL) {
-            sonde__free(run->marks[i]);
-        }
+    for (size_t i = 0; i < run->rule->param_count && run->values != NULL; i++) {
+        sonde__free(run->values[i].text);
+        sonde_selector_destroy(run->values[i].selector);
+        sonde__free(run->values[i].marks);
     }
     for (size_t i = 0; i < run->count; i++) {
         sonde__free(run->tensors[i].memory);
     }
-    sonde__free(run->texts);
-    sonde__free(run->selectors);
-    sonde__free(run->marks);
-    sonde__free(run->given);
+    sonde__free(run->values);
     sonde__free(run->tensors);
     sonde__free(run->tensor_findings);
     sonde__free(run->seen);
@@ -95,17 +85,10 @@ static sonde_err make_run(sonde_rules *rules, const sonde_rule *rule, const char
 {
     run->rules = rules;
     run->rule = rule;
-    run->texts = sonde__calloc(rule->param_count, sizeof *run->texts);
-    run->selectors = sonde__calloc(rule->param_count, sizeof(sonde_selector *));
-    run->marks = sonde__calloc(rule->param_count, sizeof *run->marks);
-    run->given = sonde__calloc(rule->param_count, sizeof *run->given);
+    run->values = sonde__calloc(rule->param_count, sizeof *run->values);
     run->seen = sonde__calloc(rule->need_count, sizeof *run->seen);
-    if (run->texts == NULL || run->selectors == NULL || run->marks == NULL ||
-        run->given == NULL || run->seen == NULL) {
-        return sonde__fail_nomem(diag, rule->name);
-    }
     run->state = sonde__calloc(1, rule->state_size);
-    if (run->state == NULL) {
+    if (run->values == NULL || run->seen == NULL || run->state == NULL) {
         return sonde__fail_nomem(diag, rule->name);
     }
     SONDE__TRY(sonde__rule_read_params(run, params, diag));
@@ -656,10 +639,7 @@ void sonde_rules_idle(sonde_rules *rules, double seconds)
 
 void sonde_rules_finish(sonde_rules *rules)
 {
-    if (rules == NULL) {
-        return;
-    }
-    if (rules->finished) {
+    if (rules == NULL || rules->finished) {
         return;
     }
     rules->finished = true;

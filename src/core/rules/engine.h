@@ -54,6 +54,14 @@ typedef struct sonde__rule_found {
     sonde__rules_progress_mark mark;
 } sonde__rule_found;
 
+/* A parameter's value. */
+typedef struct sonde__rule_value {
+    char *text;               /* a copy; NULL for numbers and flags */
+    sonde_selector *selector; /* NULL: it selects nothing */
+    uint8_t *marks;           /* a byte a tensor: whether it is selected; NULL: none is */
+    bool given;               /* the user set it */
+} sonde__rule_value;
+
 /* The first fields are those of a step. */
 struct sonde_rule_run {
     sonde_rules *rules;
@@ -67,10 +75,7 @@ struct sonde_rule_run {
     bool any;       /* other evidence at this step */
     bool failed;
     bool *seen;                          /* by need: evidence was seen */
-    char **texts;                        /* copies of the parameters' values */
-    sonde_selector **selectors;          /* by parameter; NULL where it selects nothing */
-    uint8_t **marks;                     /* by parameter: a byte a tensor */
-    bool *given;                         /* by parameter: the user set it */
+    sonde__rule_value *values;           /* by parameter */
     sonde__rule_found **tensor_findings; /* by tensor; NULL: none */
     size_t capacity, finding_capacity;
     sonde__rule_found *run_finding; /* about the whole run; NULL: none */
@@ -102,7 +107,7 @@ typedef struct sonde__rule_slot {
     unsigned modes; /* a bit for each mode whose steps a rule that watches it judges */
     uint32_t
         place; /* among the tensors of the step, in the order of their first values */
-    uint32_t next_output, last_output; /* see outputs.h */
+    uint32_t next_output, last_output; /* see context.h */
     bool late;                         /* declared after the first step */
     const sonde_vitals *shown; /* to the rules that watch: vitals, or norms; or NULL */
     sonde__rule_watch *watch;
@@ -160,7 +165,7 @@ struct sonde_rules {
     void (*free_attached)(sonde_rules *rules); /* frees them and `own`; NULL: none */
     sonde_trial *trial;                        /* that is judged; NULL: there is none */
     int64_t begin;        /* the first global step of it that is judged */
-    sonde__table outputs; /* of modules: outputs.h */
+    sonde__table outputs; /* of modules */
     uint64_t compared;    /* tensors with others, in all: tests count this work */
 };
 
@@ -200,6 +205,9 @@ sonde_err sonde__rule_read_params(sonde_rule_run *run, const char *text,
 sonde_err sonde__rule_make_selectors(sonde_rule_run *run, sonde_diag *diag);
 sonde_err sonde__rule_mark(sonde_rule_run *run, size_t first, size_t end,
                            sonde_diag *diag);
+/* context.c: takes up the slots first ... end - 1 of outputs of modules. False if memory
+ * runs out. */
+bool sonde__rules_add_outputs(sonde_rules *rules, size_t first, size_t end);
 /* findings.c: passes the findings since the last call to the callback and to their files,
  * with their causes: those without one first. */
 void sonde__rules_report_new(sonde_rules *rules);

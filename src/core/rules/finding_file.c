@@ -3,16 +3,21 @@
  */
 #include "rules/finding_file.h"
 
+#include "base/json_read.h"
 #include "base/macros.h"
 #include "base/memory.h"
 #include "base/table.h"
+#include "base/whole_file.h"
 #include "format/format.h"
-#include "rules/finding_lines.h"
 #include "storage/store.h"
+
+#include <sonde/json.h>
+#include <sonde/text.h>
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <jansson.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,12 +26,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { LINE_ROOM = 8192, NUMBER_ROOM = 32, MOST = 1 << 26 /* bytes read of a file */ };
+enum {
+    LINE_ROOM = 8192,
+    NUMBER_ROOM = 32,
+    MOST = 1 << 26 /* bytes read of a file */,
+    PATH_ROOM = 4096
+};
 
-/* What a line says of a finding. */
+/* What lines say of a finding: the highest severity, and of the lines with that one the
+ * most steps and whether it is resolved. */
 typedef struct said {
     uint64_t id, steps;
-    uint32_t before; /* the index of the line before about the same finding, plus 1 */
     uint8_t severity;
     bool resolved;
 } said;
@@ -38,7 +48,7 @@ struct sonde__rule_file_memory {
     off_t read;    /* up to here, the end of a line */
     uint64_t last; /* number of the last line before */
     sonde__table ids;
-    said *lines; /* the table has the last one of each finding */
+    said *findings;
     size_t count, capacity;
 };
 
@@ -47,7 +57,7 @@ static void forget(sonde__rule_file_memory *file)
     char *const rule = file->rule;
 
     sonde__table_fini(&file->ids);
-    sonde__free(file->lines);
+    sonde__free(file->findings);
     *file = (sonde__rule_file_memory){.rule = rule};
 }
 
@@ -124,50 +134,47 @@ static bool parse(const char *line, size_t size, said *out)
     return true;
 }
 
-/* Takes up a line; false if memory runs out. The table leads to the first line about a
- * finding, which names the last one, which names the one before. */
+/* Takes up a line; false if memory runs out. */
 static bool remember(sonde__rule_file_memory *file, const char *line, size_t size)
 {
     said new;
-    uint32_t place = SONDE__TABLE_NONE;
 
     if (!parse(line, size, &new)) {
         return true;
     }
-    if (!sonde__reserve(&file->lines, &file->capacity, file->count + 1,
-                        sizeof *file->lines) ||
+    if (!sonde__reserve(&file->findings, &file->capacity, file->count + 1,
+                        sizeof *file->findings) ||
         !sonde__table_reserve(&file->ids)) {
         return false;
     }
-    place = sonde__table_find(&file->ids, new.id, has_id, file->lines, &new.id);
+    const uint32_t place =
+        sonde__table_find(&file->ids, new.id, has_id, file->findings, &new.id);
     if (place == SONDE__TABLE_NONE) {
         sonde__table_add(&file->ids, new.id, (uint32_t)file->count);
-    } else {
-        new.before = file->lines[place].before;
-        file->lines[place].before = (uint32_t)file->count + 1;
+        file->findings[file->count++] = new;
+    } else if (new.severity >= file->findings[place].severity) {
+        said *known = &file->findings[place];
+        const bool same = new.severity == known->severity;
+
+        known->severity = new.severity;
+        known->steps = same ? SONDE_MAX(known->steps, new.steps) : new.steps;
+        known->resolved = new.resolved || (same && known->resolved);
     }
-    file->lines[file->count++] = new;
     return true;
 }
 
-/* Whether a line says as much of the finding or more: a higher severity, or the same with
+/* Whether the lines say as much of the finding or more: a higher severity, or the same with
  * at least as many steps, and that it is resolved if it is. */
 static bool is_among(const sonde__rule_file_memory *file, const sonde_finding *finding)
 {
-    uint32_t place =
-        sonde__table_find(&file->ids, finding->id, has_id, file->lines, &finding->id);
+    const uint32_t place =
+        sonde__table_find(&file->ids, finding->id, has_id, file->findings, &finding->id);
+    const said *known = place != SONDE__TABLE_NONE ? &file->findings[place] : NULL;
 
-    while (place != SONDE__TABLE_NONE) {
-        const said *line = &file->lines[place];
-
-        if (line->severity > finding->severity ||
-            (line->severity == finding->severity && line->steps >= finding->steps &&
-             (finding->resolved_step == 0 || line->resolved))) {
-            return true;
-        }
-        place = line->before > 0 ? line->before - 1 : SONDE__TABLE_NONE;
-    }
-    return false;
+    return known != NULL &&
+           (known->severity > finding->severity ||
+            (known->severity == finding->severity && known->steps >= finding->steps &&
+             (finding->resolved_step == 0 || known->resolved)));
 }
 
 /* What a file of findings holds. */
@@ -242,6 +249,111 @@ static written look_through(sonde__rule_file_memory *file, int fd,
     return found;
 }
 
+/* --- how many lines the files have ----------------------------------------------------- */
+
+/*
+ * RUN/findings.json, so that `sonde verify` sees last lines, and files, that are missing.
+ *
+ *     {"lines":{"NonFinite":5,"LossSpike":2},"check":"01234567"}
+ *
+ * The number of a line is written after the line: a process that dies in between leaves a
+ * number that is too small, and a reader that reads the numbers first finds the lines.
+ * The file is replaced as a whole, under a lock of the folder of findings.
+ */
+
+/* The whole file; NULL if there is none, it is damaged, or memory ran out. */
+static json_t *load_numbers(const char *folder, bool *no_memory)
+{
+    char path[PATH_ROOM];
+
+    (void)snprintf(path, sizeof path, "%s.json", folder);
+    return sonde__json_read_file(path, no_memory);
+}
+
+static uint64_t number_of(const json_t *numbers, const char *rule)
+{
+    const json_int_t number = json_integer_value(json_object_get(numbers, rule));
+
+    return number > 0 ? (uint64_t)number : 0;
+}
+
+/* The number of the last line of a rule's file; 0: there is none. folder: RUN/findings. */
+static uint64_t get_last(const char *folder, const char *rule)
+{
+    bool no_memory = false;
+    json_t *const object = load_numbers(folder, &no_memory);
+    const uint64_t number = number_of(json_object_get(object, "lines"), rule);
+
+    json_decref(object);
+    return number;
+}
+
+/* The file with a new number of one rule. */
+static void print_numbers(sonde_text *text, json_t *numbers, const char *rule,
+                          uint64_t number)
+{
+    sonde_json json = {.text = text};
+    const char *name = NULL;
+    json_t *other = NULL;
+
+    sonde_json_object(&json, NULL);
+    sonde_json_object(&json, "lines");
+    json_object_foreach(numbers, name, other)
+    {
+        if (strcmp(name, rule) != 0 && json_integer_value(other) > 0) {
+            sonde_json_uint(&json, name, (uint64_t)json_integer_value(other));
+        }
+    }
+    sonde_json_uint(&json, rule, number);
+    sonde_json_end(&json);
+    sonde_json_end(&json);
+    sonde_text_add(text, "\n");
+    if (sonde_text_reserve(text, text->length + SONDE__SEAL) == SONDE_OK &&
+        !text->failed) {
+        text->length = sonde__record_seal(text->data, text->length);
+    }
+}
+
+/* Without a sync: a finding is written in the thread that trains. */
+static void replace_numbers(const char *folder, const sonde_text *text)
+{
+    char path[PATH_ROOM], other[PATH_ROOM + 32];
+
+    (void)snprintf(path, sizeof path, "%s.json", folder);
+    (void)snprintf(other, sizeof other, "%s.%ld.tmp", path, (long)getpid());
+    const int fd = open(other, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0) {
+        return;
+    }
+    bool done = sonde__write_all(fd, text->data, text->length);
+    done = close(fd) == 0 && done;
+    if (!done || rename(other, path) != 0) {
+        (void)unlink(other);
+    }
+}
+
+/* A failure is not reported: the number is too small until the next line. */
+static void set_last(const char *folder, const char *rule, uint64_t number)
+{
+    const int lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool no_memory = false;
+    sonde_text text = {0};
+
+    if (lock >= 0) {
+        (void)flock(lock, LOCK_EX); /* where there are locks */
+    }
+    json_t *object = load_numbers(folder, &no_memory);
+    print_numbers(&text, json_object_get(object, "lines"), rule, number);
+    json_decref(object);
+    if (!text.failed && !no_memory) { /* else the numbers of other rules would go */
+        replace_numbers(folder, &text);
+    }
+    sonde_text_fini(&text);
+    if (lock >= 0) {
+        (void)close(lock);
+    }
+}
+
 /* --- appending ----------------------------------------------------------------------- */
 
 /* Appends bytes, or none: on a full disk a write may be short. */
@@ -279,7 +391,7 @@ static bool add_line(int file, const char *line, size_t length, const written *f
 /* To the store, if the run is in one: the lines before their number. */
 static bool send_both(const char *folder, const char *path)
 {
-    char numbers[4096];
+    char numbers[PATH_ROOM];
 
     (void)snprintf(numbers, sizeof numbers, "%s.json", folder);
     return sonde__store_send(path, NULL) == SONDE_OK &&
@@ -292,7 +404,7 @@ bool sonde__rule_finding_append(sonde__rule_finding_files *files, const char *fo
 {
     sonde__rule_file_memory *file = find_file(files, finding->rule);
     written found = {.last = UINT64_MAX};
-    char path[4096];
+    char path[PATH_ROOM];
 
     if (mkdir(folder, 0777) != 0 && errno != EEXIST) {
         return false;
@@ -311,11 +423,11 @@ bool sonde__rule_finding_append(sonde__rule_finding_files *files, const char *fo
         found = look_through(file, fd, finding);
     }
     if (!found.among && found.last < UINT64_MAX) { /* last lines may be missing */
-        found.last = SONDE_MAX(found.last, sonde__rule_lines_get(folder, finding->rule));
+        found.last = SONDE_MAX(found.last, get_last(folder, finding->rule));
     }
     const bool done = found.among || add_line(fd, text, length, &found);
     if (done && !found.among && found.last < UINT64_MAX) {
-        sonde__rule_lines_set(folder, finding->rule, found.last + 1);
+        set_last(folder, finding->rule, found.last + 1);
     }
     if (close(fd) != 0 || !done) {
         return false;

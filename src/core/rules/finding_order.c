@@ -207,22 +207,20 @@ static placed place(const sonde_finding *finding, size_t i, int64_t first)
 
 static int compare(const placed *a, const placed *b)
 {
-    const bool a_note = a->finding.severity == SONDE_SEVERITY_NOTE;
-    const bool b_note = b->finding.severity == SONDE_SEVERITY_NOTE;
+    const sonde_finding *x = &a->finding, *y = &b->finding;
+    const int64_t keys[][2] = {
+        {x->severity == SONDE_SEVERITY_NOTE, y->severity == SONDE_SEVERITY_NOTE},
+        {a->rank, b->rank},
+        {y->severity, x->severity},
+        {x->step, y->step},
+        {(int64_t)a->place, (int64_t)b->place}};
 
-    if (a_note != b_note) {
-        return a_note ? 1 : -1;
+    for (size_t i = 0; i < SONDE_COUNT_OF(keys); i++) {
+        if (keys[i][0] != keys[i][1]) {
+            return keys[i][0] < keys[i][1] ? -1 : 1;
+        }
     }
-    if (a->rank != b->rank) {
-        return a->rank < b->rank ? -1 : 1;
-    }
-    if (a->finding.severity != b->finding.severity) {
-        return a->finding.severity > b->finding.severity ? -1 : 1;
-    }
-    if (a->finding.step != b->finding.step) {
-        return a->finding.step < b->finding.step ? -1 : 1;
-    }
-    return a->place < b->place ? -1 : a->place > b->place;
+    return 0;
 }
 
 static int compare_items(const void *a, const void *b)
@@ -232,16 +230,12 @@ static int compare_items(const void *a, const void *b)
 
 bool sonde_findings_sort(sonde_finding *findings, size_t count)
 {
-    if (findings == NULL) {
-        return count == 0;
+    if (findings == NULL || count < 2) {
+        return findings != NULL || count == 0;
     }
     const int64_t first = first_break(findings, count);
-    placed *items = NULL;
+    placed *items = sonde__calloc(count, sizeof *items);
 
-    if (count < 2) {
-        return true;
-    }
-    items = sonde__calloc(count, sizeof *items);
     if (items == NULL) {
         return false;
     }

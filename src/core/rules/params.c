@@ -13,6 +13,8 @@
 
 #include "observe/tensor_names.h"
 
+#include <sonde/text.h>
+
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -26,11 +28,13 @@ static const char *param_name_at(const void *list, size_t i)
     return ((const sonde_rule_param *)list)[i].name;
 }
 
-static const char *where_of(const sonde_rule_run *run, const sonde_rule_param *param,
-                            char *buf, size_t size)
+static sonde_err fail_value(const sonde_rule_run *run, const sonde_rule_param *param,
+                            const char *expected, const char *text, sonde_diag *diag)
 {
-    (void)snprintf(buf, size, "%s:%s", run->rule->name, param->name);
-    return buf;
+    char where[128];
+
+    (void)snprintf(where, sizeof where, "%s:%s", run->rule->name, param->name);
+    return sonde__fail(diag, SONDE_EINVAL, where, expected, "'%s'", text);
 }
 
 static sonde_err fail_number(const sonde_rule_run *run, const sonde_rule_param *param,
@@ -38,16 +42,14 @@ static sonde_err fail_number(const sonde_rule_run *run, const sonde_rule_param *
 {
     const char *kind =
         param->kind == SONDE_RULE_COUNT ? "a whole number" : "a finite number";
-    char where[128], expected[128];
+    char expected[128];
 
-    if (param->least != 0 || param->most != 0) {
-        (void)sonde__snprintf(expected, sizeof expected, "%s from %g to %g", kind,
-                              param->least, param->most);
-    } else {
-        (void)snprintf(expected, sizeof expected, "%s", kind);
+    if (param->least == 0 && param->most == 0) {
+        return fail_value(run, param, kind, text, diag);
     }
-    return sonde__fail(diag, SONDE_EINVAL, where_of(run, param, where, sizeof where),
-                       expected, "'%s'", text);
+    (void)sonde__snprintf(expected, sizeof expected, "%s from %g to %g", kind,
+                          param->least, param->most);
+    return fail_value(run, param, expected, text, diag);
 }
 
 static bool in_range(const sonde_rule_param *param, double value)
@@ -59,46 +61,35 @@ static bool in_range(const sonde_rule_param *param, double value)
 static sonde_err store_number(sonde_rule_run *run, const sonde_rule_param *param,
                               void *field, const char *text, sonde_diag *diag)
 {
+    const bool whole = param->kind == SONDE_RULE_COUNT;
     char *end = NULL;
 
     errno = 0;
-    if (param->kind == SONDE_RULE_COUNT) {
-        const long long number = strtoll(text, &end, 10);
-        const int64_t value = number;
+    const int64_t count = whole ? strtoll(text, &end, 10) : 0;
+    const double real = whole ? (double)count : sonde__strtod(text, &end);
 
-        if (end == text || *end != '\0' || errno != 0 ||
-            !in_range(param, (double)value)) {
-            return fail_number(run, param, text, diag);
-        }
-        memcpy(field, &value, sizeof value);
-    } else {
-        const double value = sonde__strtod(text, &end);
-
-        if (end == text || *end != '\0' || !isfinite(value) || !in_range(param, value)) {
-            return fail_number(run, param, text, diag);
-        }
-        memcpy(field, &value, sizeof value);
+    if (end == text || *end != '\0' || (whole && errno != 0) || !isfinite(real) ||
+        !in_range(param, real)) {
+        return fail_number(run, param, text, diag);
     }
+    memcpy(field, whole ? (const void *)&count : &real, sizeof count);
     return SONDE_OK;
 }
 
 static sonde_err store_flag(const sonde_rule_run *run, const sonde_rule_param *param,
                             void *field, const char *text, sonde_diag *diag)
 {
-    static const char *const yes[] = {"true", "yes", "1"}, *const no[] = {"false", "no",
-                                                                          "0"};
-    char where[128];
+    static const char *const words[] = {"false", "true", "no", "yes", "0", "1"};
 
-    for (size_t i = 0; i < SONDE_COUNT_OF(yes); i++) {
-        if (sonde__strcasecmp(text, yes[i]) == 0 || sonde__strcasecmp(text, no[i]) == 0) {
-            const bool value = sonde__strcasecmp(text, yes[i]) == 0;
+    for (size_t i = 0; i < SONDE_COUNT_OF(words); i++) {
+        if (sonde__strcasecmp(text, words[i]) == 0) {
+            const bool value = i % 2 == 1;
 
             memcpy(field, &value, sizeof value);
             return SONDE_OK;
         }
     }
-    return sonde__fail(diag, SONDE_EINVAL, where_of(run, param, where, sizeof where),
-                       "true or false", "'%s'", text);
+    return fail_value(run, param, "true or false", text, diag);
 }
 
 static sonde_err store(sonde_rule_run *run, size_t i, const char *text, sonde_diag *diag)
@@ -112,10 +103,10 @@ static sonde_err store(sonde_rule_run *run, size_t i, const char *text, sonde_di
     if (param->kind == SONDE_RULE_REAL || param->kind == SONDE_RULE_COUNT) {
         return store_number(run, param, field, text, diag);
     }
-    sonde__free(run->texts[i]);
-    run->texts[i] = sonde__strdup(text);
-    memcpy(field, &run->texts[i], sizeof run->texts[i]);
-    return run->texts[i] != NULL ? SONDE_OK : sonde__fail_nomem(diag, param->name);
+    sonde__free(run->values[i].text);
+    run->values[i].text = sonde__strdup(text);
+    memcpy(field, &run->values[i].text, sizeof run->values[i].text);
+    return run->values[i].text != NULL ? SONDE_OK : sonde__fail_nomem(diag, param->name);
 }
 
 static sonde_err set_defaults(sonde_rule_run *run, sonde_diag *diag)
@@ -159,7 +150,7 @@ static sonde_err fail_unknown(const sonde_rule_run *run, const char *name,
 }
 
 /* Reads one "name=value"; changes the text. */
-static sonde_err read_one(sonde_rule_run *run, char *text, bool *given, sonde_diag *diag)
+static sonde_err read_one(sonde_rule_run *run, char *text, sonde_diag *diag)
 {
     char *equals = strchr(text, '=');
 
@@ -173,7 +164,7 @@ static sonde_err read_one(sonde_rule_run *run, char *text, bool *given, sonde_di
             if (strcmp(equals + 1, "None") == 0) {
                 return SONDE_OK; /* as smdebug writes it: the default holds */
             }
-            given[i] = true;
+            run->values[i].given = true;
             return store(run, i, equals + 1, diag);
         }
     }
@@ -200,7 +191,6 @@ static char *next_item(char **rest)
 sonde_err sonde__rule_read_params(sonde_rule_run *run, const char *text, sonde_diag *diag)
 {
     char *copy = sonde__strdup(text != NULL ? text : "");
-    bool *given = run->given;
     char *rest = copy;
     sonde_err err = SONDE_OK;
 
@@ -209,12 +199,12 @@ sonde_err sonde__rule_read_params(sonde_rule_run *run, const char *text, sonde_d
     }
     SONDE__TRY_DONE(set_defaults(run, diag));
     while (rest != NULL && *rest != '\0') {
-        SONDE__TRY_DONE(read_one(run, next_item(&rest), given, diag));
+        SONDE__TRY_DONE(read_one(run, next_item(&rest), diag));
     }
     for (size_t i = 0; i < run->rule->param_count; i++) {
         const sonde_rule_param *param = &run->rule->params[i];
 
-        if (param->required && !given[i]) {
+        if (param->required && !run->values[i].given) {
             err = sonde__fail(diag, SONDE_EINVAL, run->rule->name, param->help,
                               "parameter '%s' is missing", param->name);
             goto done;
@@ -227,73 +217,48 @@ done:
 
 /* --- what they select --------------------------------------------------------------- */
 
-/* The comma-separated list with prefix before each item, as selectors need it; returned
- * new. */
-static char *prefixed(const char *list, const char *prefix)
+/* The comma-separated list as a selector of regular expressions: "re:" before each. */
+static sonde_err make_selector(const char *list, sonde_selector **out, sonde_diag *diag)
 {
-    size_t commas = 1, used = 0, size = 0;
+    sonde_text text = {0};
 
+    sonde_text_add(&text, "re:");
     for (const char *p = list; *p != '\0'; p++) {
-        commas += *p == ',';
-    }
-    size = strlen(list) + commas * strlen(prefix) + 1;
-    char *text = sonde__malloc(size);
-    if (text == NULL) {
-        return NULL;
-    }
-    used = (size_t)snprintf(text, size, "%s", prefix);
-    for (const char *p = list; *p != '\0'; p++) {
-        text[used++] = *p;
+        sonde_text_put(&text, p, 1);
         if (*p == ',' && (p == list || p[-1] != '\\')) {
-            memcpy(text + used, prefix, strlen(prefix));
-            used += strlen(prefix);
+            sonde_text_add(&text, "re:");
             p += strspn(p + 1, " ");
         }
     }
-    text[used] = '\0';
-    return text;
+    const sonde_err err = text.failed ? sonde__fail_nomem(diag, "a selector")
+                                      : sonde_selector_create(text.data, out, diag);
+    sonde_text_fini(&text);
+    return err;
 }
 
 sonde_err sonde__rule_make_selectors(sonde_rule_run *run, sonde_diag *diag)
 {
     for (size_t i = 0; i < run->rule->param_count; i++) {
-        const char *text = run->texts[i];
+        const char *text = run->values[i].text;
 
-        if (run->rule->params[i].kind != SONDE_RULE_REGEX || text == NULL ||
-            text[0] == '\0') {
-            continue;
-        }
-        char *written = prefixed(text, "re:");
-        if (written == NULL) {
-            return sonde__fail_nomem(diag, "a selector");
-        }
-        const sonde_err err = sonde_selector_create(written, &run->selectors[i], diag);
-        sonde__free(written);
-        if (err != SONDE_OK) {
-            return err;
+        if (run->rule->params[i].kind == SONDE_RULE_REGEX && text != NULL &&
+            text[0] != '\0') {
+            SONDE__TRY(make_selector(text, &run->values[i].selector, diag));
         }
     }
     return SONDE_OK;
 }
 
-static bool role_is(const sonde_tensor_info *info, const char *collection, size_t length)
+/* Whether a collection is that of a role: its name or its plural, or "all". */
+static bool role_is(const sonde_tensor_info *info, const char *collection)
 {
-    const char *role = sonde_role_name(info->role);
-    const size_t n = strlen(role);
+    const char *role = sonde_role_name(info->role), *end = collection + strlen(role);
+    const bool es = info->role == SONDE_ROLE_LOSS || info->role == SONDE_ROLE_BIAS;
 
-    if (length == 3 && sonde__strncasecmp(collection, "all", 3) == 0) {
-        return true;
-    }
-    if (info->role == SONDE_ROLE_LOSS && length == 6 &&
-        sonde__strncasecmp(collection, "losses", 6) == 0) {
-        return true;
-    }
-    if (info->role == SONDE_ROLE_BIAS && length == 6 &&
-        sonde__strncasecmp(collection, "biases", 6) == 0) {
-        return true;
-    }
-    return sonde__strncasecmp(collection, role, n) == 0 &&
-           (length == n || (length == n + 1 && collection[n] == 's'));
+    return sonde__strcasecmp(collection, "all") == 0 ||
+           (sonde__strncasecmp(collection, role, strlen(role)) == 0 &&
+            (*end == '\0' || sonde__strcasecmp(end, "s") == 0 ||
+             (es && sonde__strcasecmp(end, "es") == 0)));
 }
 
 static bool in_collections(const sonde_rules *rules, uint32_t id, const char *list)
@@ -305,7 +270,7 @@ static bool in_collections(const sonde_rules *rules, uint32_t id, const char *li
         char name[128];
 
         (void)snprintf(name, sizeof name, "%.*s", (int)length, p);
-        if (role_is(info, p, length) ||
+        if (role_is(info, name) ||
             (rules->in_collection != NULL &&
              rules->in_collection(rules->collection_user, id, name))) {
             return true;
@@ -316,40 +281,30 @@ static bool in_collections(const sonde_rules *rules, uint32_t id, const char *li
     return false;
 }
 
-static sonde_err mark_selected(sonde_rule_run *run, size_t i, size_t first,
-                               sonde_diag *diag)
-{
-    return sonde__selector_mark(run->selectors[i], run->rules->catalogue, (uint32_t)first,
-                                first > 0, run->marks[i], diag);
-}
-
 sonde_err sonde__rule_mark(sonde_rule_run *run, size_t first, size_t end,
                            sonde_diag *diag)
 {
     for (size_t i = 0; i < run->rule->param_count; i++) {
+        sonde__rule_value *value = &run->values[i];
         const bool collections =
-            run->rule->params[i].kind == SONDE_RULE_COLLECTIONS && run->texts[i] != NULL;
-        uint8_t *grown = NULL;
-        sonde_err err = SONDE_OK;
+            run->rule->params[i].kind == SONDE_RULE_COLLECTIONS && value->text != NULL;
+        const size_t kept = value->marks != NULL ? first : 0;
 
-        if (run->selectors[i] == NULL && !collections) {
+        if (value->selector == NULL && !collections) {
             continue;
         }
-        const size_t kept = run->marks[i] != NULL ? first : 0;
-        grown = sonde__grow(run->marks[i], kept, end);
-        if (grown == NULL) {
+        uint8_t *marks = sonde__grow(value->marks, kept, end);
+        if (marks == NULL) {
             return sonde__fail_nomem(diag, "a rule's tensors");
         }
-        run->marks[i] = grown;
-        memset(grown + kept, 0, end - kept);
-        if (run->selectors[i] != NULL) {
-            err = mark_selected(run, i, first, diag);
-        }
+        value->marks = marks;
+        memset(marks + kept, 0, end - kept);
         for (size_t id = first; id < end && collections; id++) {
-            grown[id] = in_collections(run->rules, (uint32_t)id, run->texts[i]);
+            marks[id] = in_collections(run->rules, (uint32_t)id, value->text);
         }
-        if (err != SONDE_OK) {
-            return err;
+        if (value->selector != NULL) {
+            SONDE__TRY(sonde__selector_mark(value->selector, run->rules->catalogue,
+                                            (uint32_t)first, first > 0, marks, diag));
         }
     }
     return SONDE_OK;
@@ -360,8 +315,8 @@ bool sonde_rule_matches(const sonde_rule_run *run, size_t param, uint32_t id)
     if (run == NULL || param >= run->rule->param_count) {
         return false;
     }
-    return run->marks[param] != NULL && id < run->rules->slot_count &&
-           run->marks[param][id] != 0;
+    return run->values[param].marks != NULL && id < run->rules->slot_count &&
+           run->values[param].marks[id] != 0;
 }
 
 bool sonde_rule_selected(const sonde_rule_run *run, uint32_t id, bool *given)
@@ -372,7 +327,7 @@ bool sonde_rule_selected(const sonde_rule_run *run, uint32_t id, bool *given)
     bool could = false, does = false;
 
     for (size_t i = 0; i < run->rule->param_count; i++) {
-        could = could || run->marks[i] != NULL;
+        could = could || run->values[i].marks != NULL;
         does = does || sonde_rule_matches(run, i, id);
     }
     if (given != NULL) {

@@ -1,8 +1,7 @@
 /*
  * rule_file.h - files with rules of users: shared objects, and scripts in Lua.
  *
- *     rule_file.c    opens a file and names its rules
- *     rule_check.c   checks a row that a user wrote
+ *     rule_file.c    opens a file, checks its rows and names its rules
  *     rule_names.c   rules by name, built in or from a file
  *     lua/           the object sonde/sonde-lua.so, which runs scripts
  *
@@ -30,9 +29,6 @@ typedef struct sonde__rule_scripts {
                       sonde_diag *diag);
     void (*close)(const sonde_rule *rule); /* after the last run of the rule */
 } sonde__rule_scripts;
-
-/* Checks that a user's row is complete and valid. */
-sonde_err sonde__rule_check(const sonde_rule *rule, const char *path, sonde_diag *diag);
 
 /* The path that the file was opened with; borrowed. */
 const char *sonde__rule_file_path(const sonde_rule_file *file);

@@ -186,7 +186,7 @@ static void collect(const attaching *work, int mode)
         if (info->role == SONDE_ROLE_LOSS && info->rank == 0) {
             if (looks->when[SONDE_FORM_VITALS].every > 0 || info->same_as == id) {
                 looks->when[SONDE_FORM_VITALS] =
-                    sonde_schedule_always(); /* to count every step, too */
+                    sonde_schedule_every(1); /* to count every step, too */
             }
             if (work->attached->role_every != NULL) {
                 sonde__observe_thin(&looks->when[SONDE_FORM_VITALS],

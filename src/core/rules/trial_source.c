@@ -64,8 +64,8 @@ static void free_block(trial_source *source)
     for (size_t id = 0; id < source->count; id++) {
         series *rows = &source->series[id];
 
-        sonde_trial_free(rows->steps);
-        sonde_trial_free(rows->vitals);
+        sonde_release(rows->steps);
+        sonde_release(rows->vitals);
         *rows = (series){.next = rows->next, .how = rows->how};
     }
 }

@@ -445,7 +445,6 @@ static sonde_err set_up_spool(sonde__store_spool *spool, const char *url,
                               const sonde__store_writer *writer, sonde_diag *diag)
 {
     char *folder = NULL;
-    sonde_err err = SONDE_OK;
 
     spool->ops = need_ops(url, diag);
     if (spool->ops == NULL) {
@@ -453,9 +452,9 @@ static sonde_err set_up_spool(sonde__store_spool *spool, const char *url,
     }
     SONDE__TRY(spool_of(url, true, &folder, diag));
     spool->folder = run_in(folder);
-    err = spool->folder != NULL
-              ? spool->ops->spool_open(url, folder, writer, &spool->handle, diag)
-              : sonde__fail_nomem(diag, url);
+    sonde_err err = spool->folder != NULL ? spool->ops->spool_open(url, folder, writer,
+                                                                   &spool->handle, diag)
+                                          : sonde__fail_nomem(diag, url);
     if (err == SONDE_OK) {
         write_address(folder, url);
     }

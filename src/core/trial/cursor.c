@@ -11,7 +11,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "trial/foreign.h"
+#include "trial/smdebug.h"
 #include "base/given.h"
 
 #include <string.h>
@@ -163,8 +163,8 @@ static void announce(sonde_trial_cursor *cursor, const worker_source *source,
     if (count == 0) {
         return;
     }
-    if (trial->format != NULL) {
-        trial->format->ahead(trial, source->worker, &files->items[wanted->segment],
+    if (trial->smdebug != NULL) {
+        sonde__smdebug_ahead(trial, source->worker, &files->items[wanted->segment],
                              wanted->begin, count);
     } else {
         sonde__trial_file_ahead(files, &files->items[wanted->segment], trial->question,

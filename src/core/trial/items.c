@@ -236,14 +236,13 @@ static bool drop_replaced(sonde__trial_items *items, const sonde__trial_steps *s
 
     for (size_t i = 0; i < items->block_count; i = next) {
         const int64_t global = steps->items[items->blocks[i].step].global;
-        size_t first = 0;
 
         for (next = i; next < items->block_count; next++) {
             if (steps->items[items->blocks[next].step].global != global) {
                 break;
             }
         }
-        first = next - 1;
+        size_t first = next - 1;
         while (first > i &&
                items->blocks[first - 1].step == items->blocks[next - 1].step) {
             first--;

@@ -222,7 +222,7 @@ static const char *alternative(sonde_trial *trial, int form, uint32_t id,
         before = steps[i] <= where->step ? steps[i] : before;
         after = steps[i] >= where->step && after < 0 ? steps[i] : after;
     }
-    sonde_trial_free(steps);
+    sonde_release(steps);
     if (before < 0 && after < 0) {
         (void)snprintf(text, size, "a tensor saved in mode %s",
                        sonde_mode_name(where->mode));
@@ -284,7 +284,7 @@ sonde_err sonde_trial_value(sonde_trial *trial, uint32_t id, const sonde_trial_a
 
 bool sonde_trial_is_mapped(const sonde_trial *trial, const sonde_view *value)
 {
-    return trial != NULL && value != NULL && trial->format == NULL &&
+    return trial != NULL && value != NULL && trial->smdebug == NULL &&
            value->data != (const void *)trial->value.bytes;
 }
 

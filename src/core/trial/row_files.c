@@ -130,12 +130,8 @@ static sonde_err look_at_head(const row_reader *reader, int fd)
     const uint64_t there = (reader->file->size - length) / row;
     uint64_t items = there;
     size_t count = 0;
-    const sonde_err err =
-        sonde__trial_read_at(fd, head, length, 0, &count, reader->path, reader->diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(
+        sonde__trial_read_at(fd, head, length, 0, &count, reader->path, reader->diag));
     if (!sonde__trial_head_read(reader->files->kind, head, count, &items)) {
         sonde__trial_damage(&reader->trial->damage, reader->where,
                             "its head is not that of %s", names[reader->files->kind]);
@@ -159,13 +155,12 @@ static sonde_err take_all(row_reader *reader, int fd)
     for (;;) {
         const uint64_t begin = progress->offset;
         size_t count = 0;
-        sonde_err err = SONDE_OK;
 
         if (!sonde__trial_scratch_reserve(buffer, room)) {
             return sonde__fail_nomem(reader->diag, reader->path);
         }
-        err = sonde__trial_read_at(fd, buffer->bytes, room, begin, &count, reader->path,
-                                   reader->diag);
+        sonde_err err = sonde__trial_read_at(fd, buffer->bytes, room, begin, &count,
+                                             reader->path, reader->diag);
         if (err != SONDE_OK) {
             progress->size = begin;
             return err;

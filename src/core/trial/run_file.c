@@ -511,7 +511,7 @@ static int64_t last_of_all(const sonde_trial *trial)
 {
     int64_t last = INT64_MAX;
 
-    if (trial->status == SONDE_RUN_CRASHED && trial->format == NULL) {
+    if (trial->status == SONDE_RUN_CRASHED && trial->smdebug == NULL) {
         return last_ended_by_any(trial);
     }
     if (trial->status != SONDE_RUN_RUNNING) {

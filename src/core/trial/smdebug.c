@@ -17,12 +17,12 @@
  *
  * Deliberately left out: TensorBoard's files.
  */
+#include "observe/tensor_names.h"
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "trial/smdebug_state.h"
+#include "trial/smdebug.h"
 #include "observe/tensor_roles.h"
-#include "trial/foreign.h"
 #include "trial/trial_state.h"
 
 #include <sonde/selector.h>
@@ -38,7 +38,7 @@
 
 #define COLLECTIONS "collections/000000000"
 
-static bool is_smdebug(const char *folder)
+bool sonde__smdebug_is_one(const char *folder)
 {
     static const char *const names[] = {"index", "events", "collections"};
 
@@ -54,19 +54,17 @@ static bool is_smdebug(const char *folder)
     return false;
 }
 
-static sonde_err open_smdebug(sonde_trial *trial, sonde_diag *diag)
+sonde_err sonde__smdebug_open(sonde_trial *trial, sonde_diag *diag)
 {
-    trial->foreign = sonde__calloc(1, sizeof(sonde__smdebug_smdebug));
+    trial->smdebug = sonde__calloc(1, sizeof *trial->smdebug);
     trial->program = sonde__strdup("smdebug");
-    return trial->foreign != NULL && trial->program != NULL
+    return trial->smdebug != NULL && trial->program != NULL
                ? SONDE_OK
                : sonde__fail_nomem(diag, "a trial");
 }
 
-static void close_smdebug(void *foreign)
+void sonde__smdebug_close(sonde__smdebug *smdebug)
 {
-    sonde__smdebug_smdebug *smdebug = foreign;
-
     if (smdebug != NULL) {
         sonde__free(smdebug->files);
         sonde__free(smdebug->records);
@@ -120,7 +118,7 @@ static sonde_err join_found(const collection_reader *reader, const char *pattern
     uint32_t *ids = NULL;
     size_t count = 0;
     sonde_diag why = {0};
-    sonde_err err = sonde_selector_create_regex(pattern, &selector, &why);
+    sonde_err err = sonde__selector_create_regex(pattern, &selector, &why);
 
     if (err != SONDE_OK) {
         goto error;
@@ -131,7 +129,7 @@ static sonde_err join_found(const collection_reader *reader, const char *pattern
         SONDE__TRY_GO(join(reader, ids[i]));
     }
 error:
-    sonde_selector_free_ids(ids);
+    sonde_release(ids);
     sonde_selector_destroy(selector);
     if (err == SONDE_ENOMEM) {
         return sonde__fail_nomem(reader->diag, "collections");
@@ -181,7 +179,7 @@ static sonde_err take_collections(collection_reader *reader, const json_t *objec
         reader->trial->world =
             SONDE_MAX(reader->trial->world, (int)json_integer_value(workers));
     }
-    ((sonde__smdebug_smdebug *)reader->trial->foreign)->has_collections = true;
+    reader->trial->smdebug->has_collections = true;
     json_object_foreach(collections, name, collection)
     {
         reader->collection = name;
@@ -202,8 +200,7 @@ static sonde_err read_collection_file(sonde_trial *trial, const char *name,
     (void)snprintf(where, sizeof where, COLLECTIONS "/%.255s", name);
     SONDE__TRY(sonde__trial_load_object(trial, where, &found, &object, diag));
     if (object == NULL) {
-        ((sonde__smdebug_smdebug *)trial->foreign)->has_collections =
-            true; /* unreadable */
+        trial->smdebug->has_collections = true; /* unreadable */
         return SONDE_OK;
     }
     err = take_collections(&reader, object);
@@ -223,7 +220,7 @@ static sonde_err open_folder(const char *path, DIR **out, sonde_diag *diag)
 static sonde_err read_collections(sonde_trial *trial, sonde_diag *diag)
 {
     static const char end[] = "_collections.json";
-    sonde__smdebug_smdebug *smdebug = trial->foreign;
+    sonde__smdebug *smdebug = trial->smdebug;
     const uint32_t tensors = sonde_catalogue_count(trial->catalogue);
     char path[SONDE__PATH];
     const struct dirent *entry = NULL;
@@ -311,7 +308,7 @@ static bool parse_name(const char *name, int64_t *step, char worker[SONDE__IMPOR
     return true;
 }
 
-static bool add_file(sonde__smdebug_smdebug *smdebug, int64_t step, const char *worker)
+static bool add_file(sonde__smdebug *smdebug, int64_t step, const char *worker)
 {
     if (!sonde__reserve(&smdebug->files, &smdebug->file_capacity, smdebug->file_count + 1,
                         sizeof *smdebug->files)) {
@@ -340,7 +337,7 @@ static sonde_err list_folder(sonde_trial *trial, const char *name, sonde_diag *d
 
         if (parse_name(entry->d_name, &step, worker) &&
             sonde__trial_in_range(trial, step)) {
-            ok = add_file(trial->foreign, step, worker);
+            ok = add_file(trial->smdebug, step, worker);
         }
     }
     if (folder != NULL) {
@@ -362,7 +359,7 @@ static int by_step(const void *left, const void *right)
 /* Lists the index files of the folders that can contain new ones. */
 static sonde_err list_files(sonde_trial *trial, sonde_diag *diag)
 {
-    sonde__smdebug_smdebug *smdebug = trial->foreign;
+    sonde__smdebug *smdebug = trial->smdebug;
     char path[SONDE__PATH];
     const struct dirent *entry = NULL;
     DIR *index = NULL;
@@ -402,7 +399,7 @@ static bool is_read(const sonde_trial *trial, const sonde__trial_worker *worker,
 
 static sonde_err read_new(sonde_trial *trial, sonde_diag *diag)
 {
-    const sonde__smdebug_smdebug *smdebug = trial->foreign;
+    const sonde__smdebug *smdebug = trial->smdebug;
 
     for (size_t i = 0; i < smdebug->file_count; i++) {
         const sonde__smdebug_index_file *file = &smdebug->files[i];
@@ -419,7 +416,7 @@ static sonde_err read_new(sonde_trial *trial, sonde_diag *diag)
 /* Folders whose steps all workers have ended are not listed again. */
 static void skip_old_folders(sonde_trial *trial)
 {
-    sonde__smdebug_smdebug *smdebug = trial->foreign;
+    sonde__smdebug *smdebug = trial->smdebug;
     int64_t last = INT64_MAX;
 
     if (trial->worker_count < (size_t)trial->world) {
@@ -438,7 +435,7 @@ static void skip_old_folders(sonde_trial *trial)
 /* The time of the last step, or that of the last change of the index; ns since 1970. */
 static int64_t last_change(const sonde_trial *trial)
 {
-    const sonde__smdebug_smdebug *smdebug = trial->foreign;
+    const sonde__smdebug *smdebug = trial->smdebug;
     char path[SONDE__PATH];
     struct stat about;
 
@@ -454,7 +451,7 @@ static int64_t last_change(const sonde_trial *trial)
 static bool is_silent(const sonde_trial *trial)
 {
     static const double least = 1800.0, times = 20.0;
-    const sonde__smdebug_smdebug *smdebug = trial->foreign;
+    const sonde__smdebug *smdebug = trial->smdebug;
     const int64_t last = last_change(trial);
     struct timespec now = {0};
     double pause = 0.0;
@@ -479,7 +476,7 @@ static void look_for_writers(sonde_trial *trial)
     }
 }
 
-static sonde_err refresh_smdebug(sonde_trial *trial, sonde_diag *diag)
+sonde_err sonde__smdebug_refresh(sonde_trial *trial, sonde_diag *diag)
 {
     char path[SONDE__PATH];
     struct stat about;
@@ -498,15 +495,3 @@ static sonde_err refresh_smdebug(sonde_trial *trial, sonde_diag *diag)
     skip_old_folders(trial);
     return SONDE_OK;
 }
-
-const sonde__trial_foreign *const sonde__trial_foreign_formats[] = {
-    &(const sonde__trial_foreign){.expected = "the folders of smdebug",
-                                  .is_one = is_smdebug,
-                                  .open = open_smdebug,
-                                  .refresh = refresh_smdebug,
-                                  .value = sonde__smdebug_value,
-                                  .row = sonde__smdebug_row,
-                                  .ahead = sonde__smdebug_ahead,
-                                  .close = close_smdebug},
-    NULL,
-};

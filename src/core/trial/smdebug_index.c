@@ -16,7 +16,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "base/point.h"
-#include "trial/smdebug_state.h"
+#include "trial/smdebug.h"
 #include "observe/tensor_roles.h"
 #include "trial/trial_state.h"
 
@@ -229,7 +229,7 @@ static sonde_err take_value(const index_reader *reader, const payload *from)
 static sonde_err add_record(const index_reader *reader,
                             const sonde__smdebug_record *record)
 {
-    sonde__smdebug_smdebug *smdebug = reader->trial->foreign;
+    sonde__smdebug *smdebug = reader->trial->smdebug;
 
     if (!sonde__reserve(&smdebug->records, &smdebug->record_capacity,
                         smdebug->record_count + 1, sizeof *smdebug->records)) {
@@ -243,7 +243,7 @@ static sonde_err add_record(const index_reader *reader,
 static sonde_err add_group(const index_reader *reader, size_t first, uint32_t tensor,
                            uint32_t *number)
 {
-    sonde__smdebug_smdebug *smdebug = reader->trial->foreign;
+    sonde__smdebug *smdebug = reader->trial->smdebug;
 
     if (smdebug->group_count >= UINT32_MAX ||
         !sonde__reserve(&smdebug->groups, &smdebug->group_capacity,
@@ -340,7 +340,7 @@ typedef struct member {
 static sonde_err take_statistics(const index_reader *reader, const member *members,
                                  size_t begin, size_t count, bool *taken)
 {
-    const sonde__smdebug_smdebug *smdebug = reader->trial->foreign;
+    const sonde__smdebug *smdebug = reader->trial->smdebug;
     const size_t first = smdebug->record_count;
     sonde__trial_row_item item = {.item = {.step = reader->index}};
     sonde_err err = declare_base(reader, members[begin].base, &item.item.tensor);
@@ -428,7 +428,7 @@ static int64_t time_of(const index_reader *reader)
                : 0;
 }
 
-static void note_time(sonde__smdebug_smdebug *smdebug, int64_t time)
+static void note_time(sonde__smdebug *smdebug, int64_t time)
 {
     if (time > 0) {
         smdebug->first_time =
@@ -556,7 +556,7 @@ sonde_err sonde__smdebug_read_index(sonde_trial *trial, sonde__trial_worker *wor
     if (!sonde__trial_worker_ended(trial, worker, reader.index, time)) {
         return sonde__fail_nomem(diag, where);
     }
-    note_time(trial->foreign, time);
+    note_time(trial->smdebug, time);
     worker->last_ended = SONDE_MAX(worker->last_ended, step);
     trial->changed = true;
     return SONDE_OK;

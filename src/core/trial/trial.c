@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "base/names.h"
 #include "base/whole_file.h"
-#include "trial/foreign.h"
+#include "trial/smdebug.h"
 #include "trial/trial_state.h"
 #include "base/given.h"
 
@@ -175,15 +175,15 @@ static sonde_err read_again(sonde_trial *trial, bool *changed, sonde_diag *diag)
 
     trial->changed = false;
     trial->question++;
-    sonde_err err = trial->format != NULL ? trial->format->refresh(trial, diag)
-                                          : read_all(trial, diag);
+    sonde_err err = trial->smdebug != NULL ? sonde__smdebug_refresh(trial, diag)
+                                           : read_all(trial, diag);
     trial->changed =
         trial->changed || noted != trial->damage.damaged + trial->damage.torn;
     sonde__trial_update_status(trial);
     if (trial->changed) {
         sort_all(trial);
     }
-    if (trial->format != NULL) {
+    if (trial->smdebug != NULL) {
         skip_stragglers(trial);
     }
     if (err != SONDE_OK) {
@@ -198,12 +198,8 @@ static sonde_err read_again(sonde_trial *trial, bool *changed, sonde_diag *diag)
 sonde_err sonde_trial_refresh(sonde_trial *trial, bool *changed, sonde_diag *diag)
 {
     SONDE__NEEDS(diag, trial);
-    const sonde_err err =
-        trial->copy != NULL ? sonde__store_copy_refresh(trial->copy, diag) : SONDE_OK;
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(trial->copy != NULL ? sonde__store_copy_refresh(trial->copy, diag)
+                                   : SONDE_OK);
     return read_again(trial, changed, diag);
 }
 
@@ -270,31 +266,12 @@ static sonde_trial *create(const char *path, const sonde_trial_options *options)
     return trial;
 }
 
-/* The format of another program that the folder has; NULL: none. */
-static const sonde__trial_foreign *find_format(const char *path)
-{
-    for (size_t i = 0; sonde__trial_foreign_formats[i] != NULL; i++) {
-        if (sonde__trial_foreign_formats[i]->is_one(path)) {
-            return sonde__trial_foreign_formats[i];
-        }
-    }
-    return NULL;
-}
-
 static sonde_err fail_not_a_run(const sonde_trial *trial, sonde_diag *diag)
 {
-    char expected[256] = SONDE__RUN_FILE;
-
-    for (size_t i = 0; sonde__trial_foreign_formats[i] != NULL; i++) {
-        const size_t used = strlen(expected);
-
-        (void)snprintf(expected + used, sizeof expected - used, ", or %s",
-                       sonde__trial_foreign_formats[i]->expected);
-    }
-    return sonde__fail(diag, SONDE_EFORMAT,
-                       trial->address != NULL ? trial->address : trial->path, expected,
-                       "not a run: neither " SONDE__RUN_FILE
-                       " nor a worker's folder is in it");
+    return sonde__fail(
+        diag, SONDE_EFORMAT, trial->address != NULL ? trial->address : trial->path,
+        SONDE__RUN_FILE ", or the folders of smdebug",
+        "not a run: neither " SONDE__RUN_FILE " nor a worker's folder is in it");
 }
 
 /* Finds run.json and the workers' folders, or some of them. */
@@ -302,9 +279,8 @@ static sonde_err find_run(sonde_trial *trial, sonde_diag *diag)
 {
     bool found = false;
     SONDE__TRY(sonde__trial_run_read(trial, &found, diag));
-    trial->format = found ? NULL : find_format(trial->path);
-    if (trial->format != NULL) {
-        return trial->format->open(trial, diag);
+    if (!found && sonde__smdebug_is_one(trial->path)) {
+        return sonde__smdebug_open(trial, diag);
     }
     sonde_err err = find_workers(trial, diag);
     if (err != SONDE_OK || found) {
@@ -429,9 +405,7 @@ void sonde_trial_close(sonde_trial *trial)
     sonde__free(trial->packed.bytes);
     sonde__free(trial->value.bytes);
     sonde__free(trial->buffer.bytes);
-    if (trial->format != NULL) {
-        trial->format->close(trial->foreign);
-    }
+    sonde__smdebug_close(trial->smdebug);
     sonde__store_copy_close(trial->copy);
     free_texts(trial);
     sonde__free(trial);
@@ -566,7 +540,7 @@ void sonde_trial_describe(const sonde_trial *trial, sonde_run_info *info)
         .workers = (int)trial->worker_count,
         .last_step = last_step_of(trial),
         .bytes = trial->bytes,
-        .foreign = trial->format != NULL,
+        .foreign = trial->smdebug != NULL,
         .seconds = -1.0,
     };
     if (trial->ended && trial->ended_at >= 0.0 &&

@@ -180,7 +180,6 @@ static sonde_err read_pieces(line_reader *reader, int fd, const char *path,
         const size_t room = SONDE_MIN(reader->capacity - reader->held, (size_t)PIECE);
         const uint64_t offset = reader->progress->offset + reader->skipped + reader->held;
         size_t count = 0;
-        sonde_err err = SONDE_OK;
 
         if (room == 0 && reader->capacity <= SONDE__MOST_LINE) {
             return SONDE_OK; /* it grew meanwhile: next time */
@@ -190,8 +189,8 @@ static sonde_err read_pieces(line_reader *reader, int fd, const char *path,
             reader->held = 0;
             continue;
         }
-        err = sonde__trial_read_at(fd, reader->bytes + reader->held, room, offset, &count,
-                                   path, diag);
+        sonde_err err = sonde__trial_read_at(fd, reader->bytes + reader->held, room,
+                                             offset, &count, path, diag);
         reader->progress->pieces++;
         if (err != SONDE_OK || count == 0) {
             return err;
@@ -546,11 +545,10 @@ int sonde__trial_file_open(const sonde__trial_file_list *list, sonde__trial_file
     for (int i = 0; i < 3; i++) {
         const bool part = !file->closed && i != 1;
         char name[SONDE__FILE_NAME];
-        int fd = -1;
 
         sonde__record_file_name(name, list->kind, file->number, part);
-        fd = open(sonde__trial_path(list->folder, name, path),
-                  O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+        int fd = open(sonde__trial_path(list->folder, name, path),
+                      O_RDONLY | O_CLOEXEC | O_NONBLOCK);
         if (fd >= 0) {
             file->closed = !part;
             return fd;

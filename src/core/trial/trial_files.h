@@ -140,7 +140,7 @@ typedef struct sonde__trial_progress {
     uint64_t line;     /* text files: lines read in it */
     uint64_t pieces;   /* text files: number of reads so far */
     uint64_t size;     /* of the file at the last look */
-    uint32_t bad;      /* defects in it so far: damage.h */
+    uint32_t bad;      /* defects in it so far: see damage, above */
     bool end_reported; /* its torn end was noted */
     uint64_t *listed;  /* numbers found when the trial was opened, ascending */
     size_t listed_count, listed_capacity, listed_at;

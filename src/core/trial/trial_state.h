@@ -18,7 +18,7 @@
 #include <sonde/trial.h>
 #include <jansson.h>
 
-typedef struct sonde__trial_foreign sonde__trial_foreign;
+typedef struct sonde__smdebug sonde__smdebug;
 
 #define SONDE__NO_TIME 1 /* a step ended at an unknown time */
 
@@ -97,8 +97,7 @@ struct sonde_trial {
     sonde__trial_damage_list damage;
     sonde__trial_scratch packed, value; /* where values are unpacked */
     sonde__trial_scratch buffer;        /* where files are read */
-    const sonde__trial_foreign *format; /* NULL: a run of Sonde */
-    void *foreign;                      /* what that format keeps */
+    sonde__smdebug *smdebug;            /* NULL: a run of Sonde */
     bool changed;                       /* by the current refresh */
     uint64_t question; /* counts queries; a file is looked at once for each */
 };
@@ -204,7 +203,7 @@ sonde_err sonde__trial_sketches_read(sonde_trial *trial, sonde__trial_worker *wo
 SONDE_API bool sonde__trial_head_read(sonde__record_file_kind kind, const char *head,
                                       size_t size, uint64_t *items);
 
-/* --- worker.c ---------------------------------------------------------------------- */
+/* --- trial_catalogue.c ---------------------------------------------------------------------- */
 
 /* The workers of a trial: their folders, items and ended steps. */
 

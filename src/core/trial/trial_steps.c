@@ -146,11 +146,6 @@ sonde_err sonde_trial_tensor_steps(sonde_trial *trial, uint32_t id, sonde_mode m
     return SONDE_OK;
 }
 
-void sonde_trial_free(void *array)
-{
-    sonde__free(array);
-}
-
 /* --- completeness ----------------------------------------------------------------- */
 
 sonde_step_state sonde_trial_has_passed_step(sonde_trial *trial, int64_t step,
@@ -213,7 +208,7 @@ static sonde_err fail_unavailable(const sonde_trial *trial, int64_t step, sonde_
         return sonde__fail(diag, SONDE_EEND, trial->path, NULL,
                            "the run %s at %s step %lld, before step %lld",
                            trial->status == SONDE_RUN_ENDED ? "ended"
-                           : trial->format != NULL          ? "stopped without an end"
+                           : trial->smdebug != NULL         ? "stopped without an end"
                                                             : "crashed",
                            sonde_mode_name(mode), (long long)last, (long long)step);
     }

@@ -3,7 +3,7 @@
  */
 #include "trial/trial_state.h"
 #include "base/fail.h"
-#include "trial/foreign.h"
+#include "trial/smdebug.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -96,7 +96,7 @@ sonde_err sonde__trial_load_value(sonde_trial *trial, sonde__trial_worker *worke
     sonde_view value;
 
     if (item->layout == SONDE__FOREIGN) {
-        return trial->format->value(trial, worker, item, view, diag);
+        return sonde__smdebug_value(trial, worker, item, view, diag);
     }
     (void)item_title(trial, worker, &item->item, title, sizeof title);
     layout = &trial->layouts.items[item->layout];
@@ -157,16 +157,11 @@ sonde_err sonde__trial_load_row(sonde_trial *trial, sonde__trial_worker *worker,
                                 uint32_t row, sonde__trial_rows *rows,
                                 const sonde__record_stats_row **out, sonde_diag *diag)
 {
-    if (trial->format != NULL) {
-        return trial->format->row(trial, worker, row, out, diag);
+    if (trial->smdebug != NULL) {
+        return sonde__smdebug_row(trial, worker, row, out, diag);
     }
     if (row < rows->first || row >= rows->end) {
-        const sonde_err err =
-            map_rows(trial, worker, file_of_row(worker, row), rows, diag);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(map_rows(trial, worker, file_of_row(worker, row), rows, diag));
     }
     *out = rows->rows + (row - rows->first);
     return SONDE_OK;
@@ -179,13 +174,8 @@ sonde_err sonde__trial_load_sketch(const sonde_trial *trial, sonde__trial_worker
     const sonde__trial_file_list *files = &worker->files[SONDE__FILE_SKETCH];
     const unsigned char *bytes = NULL;
     char title[256];
-    const sonde_err err =
-        sonde__trial_file_map(files, &files->items[item->file], trial->question,
-                              item->offset, item->length, &bytes, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__trial_file_map(files, &files->items[item->file], trial->question,
+                                     item->offset, item->length, &bytes, diag));
     const sonde__record_sketch_record *record = (const void *)bytes;
     if (record->length != item->length ||
         !sonde__record_sketch_valid(record, item->length) ||

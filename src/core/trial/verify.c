@@ -412,7 +412,7 @@ sonde_err sonde_trial_verify(const char *path, sonde_verify_report *report,
         sonde__trial_worker *worker = trial->workers[i];
 
         SONDE__TRY_GO(check_values(trial, worker, &sum, diag));
-        if (trial->format == NULL) {
+        if (trial->smdebug == NULL) {
             SONDE__TRY_GO(check_headers(trial, worker, diag));
             check_counts(trial, worker);
             check_ring(trial, worker);
@@ -426,7 +426,7 @@ sonde_err sonde_trial_verify(const char *path, sonde_verify_report *report,
         sum.superseded += worker->superseded;
         sum.resumed = sum.resumed || worker->generation_count > 0;
     }
-    if (trial->format == NULL) {
+    if (trial->smdebug == NULL) {
         SONDE__TRY_GO(check_findings(
             trial, !sonde__store_is_address(path) || trial->status != SONDE_RUN_RUNNING,
             diag));
@@ -435,7 +435,7 @@ sonde_err sonde_trial_verify(const char *path, sonde_verify_report *report,
     sum.torn = trial->damage.torn;
     sum.ended = trial->status == SONDE_RUN_ENDED;
     sum.crashed = trial->status == SONDE_RUN_CRASHED;
-    sum.unchecked = trial->format != NULL;
+    sum.unchecked = trial->smdebug != NULL;
     sonde_trial_describe(trial, &info);
     sum.last_time = info.last_time;
     *report = sum;

@@ -59,7 +59,7 @@ static bool all_inputs(const sonde__op_graph *graph, const sonde__graph_node_op 
 
 static sonde__op_value widened(autocast_work *work, sonde__op_value value)
 {
-    const sonde__op_attrs attrs = {.choice = TO_FLOAT};
+    const sonde__op_attrs attrs = {.cast = {.to = TO_FLOAT}};
     sonde__op_graph *graph = work->graph;
     sonde__op_value *known = &work->wide[value];
 

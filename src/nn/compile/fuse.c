@@ -13,7 +13,6 @@
 /* Whether some kernel other than the scalar reference takes the op. */
 static bool has_fast_kernel(sonde__op_graph *graph, sonde__graph_node_op *op)
 {
-    const sonde__op_kernel *const *kernels = NULL;
     sonde__op_call call = {
         .attrs = &op->attrs, .in_count = op->in_count, .out_count = op->out_count};
 
@@ -23,13 +22,7 @@ static bool has_fast_kernel(sonde__op_graph *graph, sonde__graph_node_op *op)
     if (op->kind->infer(&call, &op->attrs, NULL) != SONDE_OK) {
         return false;
     }
-    kernels = sonde__op_kernels_for(op->kind, &call);
-    for (; kernels[0] != NULL && kernels[1] != NULL; kernels++) {
-        if (kernels[0]->accepts == NULL || kernels[0]->accepts(&call)) {
-            return true;
-        }
-    }
-    return false;
+    return sonde__op_first_kernel(op->kind, &call) != &op->kind->reference;
 }
 
 static sonde__graph_node_op *op_making(const sonde__op_graph *graph,
@@ -59,8 +52,8 @@ static sonde__graph_node_op *op_reading(const sonde__op_graph *graph,
 static bool is_two_by_two(const sonde__op_attrs *attrs)
 {
     for (int i = 0; i < 2; i++) {
-        if (attrs->kernel[i] != 2 || attrs->stride[i] != 2 || attrs->padding[i] != 0 ||
-            attrs->dilation[i] != 1) {
+        if (attrs->window.kernel[i] != 2 || attrs->window.stride[i] != 2 ||
+            attrs->window.padding[i] != 0 || attrs->window.dilation[i] != 1) {
             return false;
         }
     }

@@ -81,7 +81,6 @@ static sonde__op_layout present_layout(const layout_work *work, sonde__op_value 
 static int buffer_in(layout_work *work, sonde__op_value value, sonde__op_layout layout)
 {
     const sonde__graph_node_value *node = &work->program->graph.values[value];
-    const sonde__op_kernel *const *kernels = sonde__op_reorder.kernels();
     sonde__op_layout origin = SONDE__PLAIN;
     int source = -1, target = -1;
 
@@ -108,10 +107,7 @@ static int buffer_in(layout_work *work, sonde__op_value value, sonde__op_layout 
     step->call = (sonde__op_call){.in_count = 1, .out_count = 1};
     step->call.in[0] = (sonde__operand){node->shape, origin, NULL};
     step->call.out[0] = (sonde__operand){node->shape, layout, NULL};
-    while (kernels[0]->accepts != NULL && !kernels[0]->accepts(&step->call)) {
-        kernels++;
-    }
-    step->kernel = kernels[0];
+    step->kernel = sonde__op_first_kernel(&sonde__op_reorder, &step->call);
     return target;
 }
 
@@ -241,19 +237,18 @@ static bool needs_no_reorder(const layout_work *work, const sonde__plan_step *st
 static const sonde__op_kernel *choose_kernel(const layout_work *work,
                                              const sonde__plan_step *step)
 {
-    const sonde__op_kernel *const *kernels =
-        sonde__op_kernels_for(step->kind, &step->call);
-    const sonde__op_kernel *first = NULL;
+    const sonde__op_kernel *kernel = NULL, *first = NULL;
 
-    for (; kernels[0] != NULL; kernels++) {
-        const bool accepts =
-            kernels[0]->accepts == NULL || kernels[0]->accepts(&step->call);
+    for (size_t i = 0; (kernel = sonde__op_kernel_of(step->kind, &step->call, i)) != NULL;
+         i++) {
+        const bool accepts = kernel->accepts == NULL || kernel->accepts(&step->call);
 
-        if (accepts && kernels[1] != NULL && needs_no_reorder(work, step, kernels[0])) {
-            return kernels[0];
+        if (accepts && kernel != &step->kind->reference &&
+            needs_no_reorder(work, step, kernel)) {
+            return kernel;
         }
         if (accepts && first == NULL) {
-            first = kernels[0];
+            first = kernel;
         }
     }
     return first;

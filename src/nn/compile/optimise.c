@@ -42,7 +42,7 @@ static bool has_state(const sonde_nn_optimizer *optimizer, int k)
                : updates[optimizer->kind].states[k] != NULL;
 }
 
-/* rmsprop.c has the bits. */
+/* updates.c has the bits. */
 static int choice_of(const sonde_nn_optimizer *optimizer)
 {
     return optimizer->kind != SONDE_NN_RMSPROP
@@ -74,9 +74,10 @@ static void emit_update(sonde__plan_program *program, size_t i)
     sonde__op_graph *graph = &program->graph;
     const sonde__op_shape shape = *sonde__op_value_shape(graph, trained->param);
     const sonde__graph_node_value param = graph->values[trained->param];
-    const sonde__op_attrs attrs = {.choice = choice_of(optimizer),
-                                   .group = group,
-                                   .bare = optimizer->no_bias_decay && shape.rank <= 1};
+    const sonde__op_attrs attrs = {
+        .update = {.variant = choice_of(optimizer),
+                   .group = group,
+                   .bare = optimizer->no_bias_decay && shape.rank <= 1}};
     sonde__op_value in[2 + MOST_STATES] = {trained->param, trained->summed};
     int count = 2;
 
@@ -211,9 +212,12 @@ static void emit_loss_scale(sonde__plan_program *program, sonde__op_value found)
     const sonde_nn_optimizer *optimizer = program->optimizer;
     sonde__op_graph *graph = &program->graph;
     const sonde__op_attrs attrs = {
-        .number = {optimizer->growth_factor != 0.0F ? optimizer->growth_factor : 2.0F,
-                   optimizer->backoff_factor != 0.0F ? optimizer->backoff_factor : 0.5F},
-        .groups = optimizer->growth_interval != 0 ? optimizer->growth_interval : 2000};
+        .scaler = {
+            .growth = optimizer->growth_factor != 0.0F ? optimizer->growth_factor : 2.0F,
+            .backoff =
+                optimizer->backoff_factor != 0.0F ? optimizer->backoff_factor : 0.5F,
+            .interval =
+                optimizer->growth_interval != 0 ? optimizer->growth_interval : 2000}};
     sonde__op_value in[] = {found, 0, 0, 0}, out = 0;
 
     graph->module = sonde__graph_string(graph, "%s", "");

@@ -117,13 +117,12 @@ sonde_err sonde_nn_tensor_move(sonde_nn_model *model, const char *name,
 
 /* --- ops ---------------------------------------------------------------------------- */
 
-#define DIMS(key_, least_) SONDE__FIELD(key_, SONDE__FIELD_DIMS, dims, 0, least_, 1e15)
+#define DIMS(key_, least_)                                                               \
+    SONDE__FIELD(key_, SONDE__FIELD_DIMS, shape.dims, 0, least_, 1e15)
 #define WHOLE(key_, member_, fallback_)                                                  \
     SONDE__FIELD(key_, SONDE__FIELD_WHOLE, member_, fallback_, -1e15, 1e15)
 #define PAIR(key_, member_, fallback_)                                                   \
     SONDE__FIELD(key_, SONDE__FIELD_PAIR, member_, fallback_, 0, 1 << 20)
-#define AXIS(key_, member_, least_)                                                      \
-    SONDE__FIELD(key_, SONDE__FIELD_AXIS, member_, 0.0, least_, SONDE_MAX_DIMS - 1)
 #define FLAG(key_, member_, fallback_)                                                   \
     SONDE__FIELD(key_, SONDE__FIELD_FLAG, member_, fallback_, 0, 1)
 
@@ -131,26 +130,29 @@ sonde_err sonde_nn_tensor_move(sonde_nn_model *model, const char *name,
 static const sonde__op_layer own_rows[] = {
     {.name = "conv2d",
      .kind = &sonde__op_conv2d,
-     .fields = {PAIR("stride", stride, 1), PAIR("padding", padding, 0),
-                PAIR("dilation", dilation, 1), WHOLE("groups", groups, 1)}},
+     .fields = {PAIR("stride", window.stride, 1), PAIR("padding", window.padding, 0),
+                PAIR("dilation", window.dilation, 1), WHOLE("groups", window.groups, 1)}},
     {.name = "linear", .kind = &sonde__op_linear},
     {.name = "group_norm",
      .kind = &sonde__op_group_norm,
-     .fields = {WHOLE("num_groups", groups, 1), SONDE__FIELD_ANY("eps", eps, 1e-5)}},
+     .fields = {WHOLE("num_groups", norm.groups, 1),
+                SONDE__FIELD_ANY("eps", norm.eps, 1e-5)}},
     {.name = "identity", .kind = &sonde__op_identity},
     {.name = "reshape", .kind = &sonde__op_reshape, .fields = {DIMS("shape", -1)}},
     {.name = "broadcast", .kind = &sonde__op_broadcast, .fields = {DIMS("shape", 1)}},
     {.name = "scale",
      .kind = &sonde__op_scale,
-     .fields = {SONDE__FIELD_ANY("value", scale, 1)}},
+     .fields = {SONDE__FIELD_ANY("value", fill.value, 1)}},
     {.name = "fill",
      .kind = &sonde__op_fill,
-     .fields = {SONDE__FIELD_ANY("value", scale, 0), DIMS("shape", 1)}},
-    {.name = "nll", .kind = &sonde__op_nll, .fields = {FLAG("mean", mean, 1)}},
+     .fields = {SONDE__FIELD_ANY("value", fill.value, 0), DIMS("shape", 1)}},
+    {.name = "nll", .kind = &sonde__op_nll, .fields = {FLAG("mean", loss.mean, 1)}},
     {.name = "nll_weighted",
      .kind = &sonde__op_nll_weighted,
-     .fields = {FLAG("mean", mean, 1), SONDE__FIELD_ANY("label_smoothing", number[0], 0),
-                AXIS("ignores", choice, 0), WHOLE("ignore_index", groups, 0)}},
+     .fields = {FLAG("mean", loss.mean, 1),
+                SONDE__FIELD_ANY("label_smoothing", loss.label_smoothing, 0),
+                FLAG("ignores", loss.ignores, 0),
+                WHOLE("ignore_index", loss.ignore_index, 0)}},
 };
 
 static const sonde__op_layer *find_row(const char *kind)

@@ -13,8 +13,10 @@
 
 #include <sonde/catalogue.h>
 #include <sonde/nn/model.h>
+#include <sonde/safetensors.h>
 
 #include "base/names.h"
+#include "base/packed.h"
 #include "nn/ops/ops.h"
 
 /* The kind of a value without producer. */
@@ -193,5 +195,36 @@ const char *sonde__graph_tensor_name(const sonde_nn_model *model, size_t i);
 sonde_view sonde__graph_tensor_view(const sonde_nn_model *model, size_t i);
 /* Full path of a layer's module inside the current scope; "" at the root for NULL. */
 const char *sonde__graph_module_path(sonde_nn_model *model, const char *name);
+
+/* --- files ------------------------------------------------------------------------------- */
+
+/*
+ * Whether file, opened from path, has the wanted tensors in their shapes; exact: and no others.
+ * Names all missing tensors, or all unknown ones, as far as they fit into a diagnosis.
+ * SONDE_ENOTFOUND, SONDE_ESHAPE, SONDE_EINVAL (unknown tensors).
+ */
+sonde_err sonde__graph_check_stored(const sonde_safetensors *file, const char *path,
+                                    const sonde_named_view *wanted, size_t count,
+                                    bool exact, sonde_diag *diag);
+
+/*
+ * A model as bytes: values and ops in order of creation, names, modules, blocks, prints, and
+ * of each parameter and buffer how it is drawn, and its values if they were given (or all, on
+ * request). Reading emits every op anew: its shape rule checks it. Memory of parameters is
+ * not drawn when its values are in the bytes.
+ */
+
+/* The attrs of an op of a kind. */
+void sonde__graph_pack_attrs(sonde__packer *out, const sonde__op_kind *kind,
+                             const sonde__op_attrs *attrs);
+
+/* The kind of a name; NULL: none. */
+const sonde__op_kind *sonde__graph_find_kind(const char *name);
+
+void sonde__graph_pack(sonde__packer *out, const sonde_nn_model *model, bool weights);
+/* A new model. SONDE_EFORMAT, ENOTFOUND (an op), or what a shape rule says. where is that
+ * of diagnostics. Parameters without values are drawn from seed. */
+sonde_err sonde__graph_unpack(sonde__unpacker *in, const char *where, uint64_t seed,
+                              sonde_nn_model **out, sonde_diag *diag);
 
 #endif

@@ -7,7 +7,7 @@
  *         leaf     dtype, rank, dims, name, then for a parameter or a buffer its recipe
  *     u32 aliases, u32 prints, u32 inputs, u32 outputs, the loss, u32 modules
  */
-#include "nn/graph/graph_packed.h"
+#include "nn/graph/graph.h"
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
@@ -17,27 +17,6 @@
 #include <string.h>
 
 enum { ITEM_OP = 0, TEXT = 512 };
-
-#define LONGS(member, count)                                                             \
-    SONDE__PACKED(sonde__op_attrs, member, SONDE__PACKED_LONG, count)
-#define WORDS(member, count)                                                             \
-    SONDE__PACKED(sonde__op_attrs, member, SONDE__PACKED_WORD, count)
-#define FLAG(member) SONDE__PACKED(sonde__op_attrs, member, SONDE__PACKED_BOOL, 1)
-
-/* clang-format off */
-const sonde__packed_field sonde__graph_attrs_fields[] = {
-    LONGS(kernel, 3), LONGS(stride, 3), LONGS(padding, 3), LONGS(dilation, 3),
-    LONGS(groups, 1), LONGS(dims, SONDE_MAX_DIMS), WORDS(rank, 1), WORDS(axis, 1),
-    WORDS(axes, 1), FLAG(keep_dims), FLAG(mean), WORDS(eps, 1), FLAG(relu), FLAG(affine),
-    FLAG(bias), WORDS(scale, 1), WORDS(number, 2), WORDS(choice, 1), LONGS(stream, 1),
-    WORDS(reduction, 1), FLAG(include_pad), FLAG(track), FLAG(causal), FLAG(bare),
-    WORDS(group, 1), FLAG(scaled), FLAG(training), WORDS(half, 1), FLAG(wide),
-};
-/* clang-format on */
-const size_t sonde__graph_attrs_count = SONDE_COUNT_OF(sonde__graph_attrs_fields);
-
-/* A new field of the attrs needs a line above. */
-static_assert(sizeof(sonde__op_attrs) == 240, "sonde__graph_attrs_fields lacks a field");
 
 static const sonde__packed_field recipe_fields[] = {
     SONDE__PACKED(sonde__graph_param, bound, SONDE__PACKED_WORD, 1),
@@ -120,6 +99,28 @@ static void pack_leaf(sonde__packer *out, const sonde_nn_model *model, size_t id
     }
 }
 
+void sonde__graph_pack_attrs(sonde__packer *out, const sonde__op_kind *kind,
+                             const sonde__op_attrs *attrs)
+{
+    const sonde__op_fields *const tables[] = {&sonde__op_fields_common, kind->fields};
+
+    for (int i = 0; i < 2; i++) {
+        sonde__pack_struct(out, attrs, tables[i]->fields, tables[i]->count);
+    }
+}
+
+static void unpack_attrs(sonde__unpacker *in, const sonde__op_kind *kind,
+                         sonde__op_attrs *attrs)
+{
+    const sonde__op_fields *const tables[] = {&sonde__op_fields_common, kind->fields};
+
+    for (int i = 0; i < 2; i++) {
+        sonde__unpack_struct(in, attrs, tables[i]->fields, tables[i]->count);
+    }
+    in->bad = in->bad || (sonde__op_fields_have_dims(kind->fields) &&
+                          (attrs->shape.rank < 0 || attrs->shape.rank > SONDE_MAX_DIMS));
+}
+
 static void pack_op(sonde__packer *out, const sonde__op_graph *graph,
                     const sonde__graph_node_op *op)
 {
@@ -127,8 +128,7 @@ static void pack_op(sonde__packer *out, const sonde__op_graph *graph,
     sonde__pack_text(out, op->kind->name);
     sonde__pack_text(out, op->module);
     sonde__pack_u32(out, (uint32_t)op->stage);
-    sonde__pack_struct(out, &op->given, sonde__graph_attrs_fields,
-                       sonde__graph_attrs_count);
+    sonde__graph_pack_attrs(out, op->kind, &op->given);
     sonde__pack_u32(out, (uint32_t)op->in_count);
     for (int k = 0; k < op->in_count; k++) {
         sonde__pack_u32(out, op->in[k]);
@@ -415,10 +415,8 @@ static sonde_err read_op(const reading *work)
     graph->module = intern(work, sonde__unpack_text(work->in, text, sizeof text));
     graph->stage = (int)sonde__unpack_below(
         work->in, graph->stage_count > 0 ? (uint32_t)graph->stage_count : 1);
-    sonde__unpack_struct(work->in, &attrs, sonde__graph_attrs_fields,
-                         sonde__graph_attrs_count);
-    if (work->in->bad || graph->module == NULL || attrs.rank < 0 ||
-        attrs.rank > SONDE_MAX_DIMS) {
+    unpack_attrs(work->in, kind, &attrs);
+    if (work->in->bad || graph->module == NULL) {
         return refuse(work, "an op is cut off, or has numbers that cannot be");
     }
     SONDE__TRY(read_operands(work, kind, in, &count));

@@ -1,12 +1,226 @@
 /*
- * layers.c - the builder's layers and functions, with PyTorch's defaults.
+ * layers.c - the layers of the builder: by name, and functions of their own.
+ *
+ * Sonde_nn_layer: a layer by its name, from its row in src/nn/ops.
+ *
+ * The builder's layers and functions, with PyTorch's defaults.
  */
 #include "nn/graph/layer.h"
+#include "base/fail.h"
+#include "nn/ops/layer_row.h"
 #include "base/memory.h"
 #include "base/given.h"
 #include "base/macros.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
+
+/* === named layer ==================================================================== */
+
+/* The layer's name; one without is known by its kind. */
+static const char *place(const sonde__graph_layer *layer)
+{
+    return layer->path[0] != '\0' || layer->kind == NULL ? layer->path : layer->kind;
+}
+
+/* An error of an argument, under the name of the layer. */
+static bool refuse(const sonde__graph_layer *layer, const sonde_diag *diag)
+{
+    sonde_diag named = *diag;
+
+    (void)snprintf(named.where, sizeof named.where, "%s", place(layer));
+    (void)sonde__graph_fail_diag(&layer->model->graph, diag->err, &named);
+    return false;
+}
+
+bool sonde__graph_read_settings(const sonde__graph_layer *layer,
+                                const sonde__op_layer *row,
+                                const sonde_nn_setting *settings, size_t count,
+                                sonde__op_attrs *attrs)
+{
+    sonde__op_graph *graph = &layer->model->graph;
+    bool given[SONDE__MAX_FIELDS] = {false};
+
+    if (row->preset != NULL) {
+        *attrs = *row->preset;
+    }
+    sonde__op_set_defaults(row, attrs);
+    for (size_t i = 0; i < count; i++) {
+        const sonde_nn_setting *setting = &settings[i];
+        const sonde__op_field *field =
+            setting->key != NULL ? sonde__op_find_field(row, setting->key) : NULL;
+        sonde_diag diag = {0};
+        sonde_err err = SONDE_OK;
+
+        if (field == NULL) {
+            (void)sonde__graph_fail(graph, SONDE_EINVAL, place(layer), NULL,
+                                    "%s has no key '%s'", row->name,
+                                    setting->key != NULL ? setting->key : "");
+            return false;
+        }
+        given[field - row->fields] = true;
+        err = setting->word != NULL
+                  ? sonde__op_set_word(field, attrs, setting->word, &diag)
+                  : sonde__op_set_field(field, attrs, setting->values,
+                                        setting->count == 0 ? 1 : setting->count, &diag);
+        if (err != SONDE_OK) {
+            return refuse(layer, &diag);
+        }
+    }
+    for (int i = 0; i < sonde__op_field_count(row); i++) {
+        if (!given[i] && isnan(row->fields[i].fallback)) {
+            (void)sonde__graph_fail(graph, SONDE_EINVAL, place(layer), row->fields[i].key,
+                                    "%s lacks a key", row->name);
+            return false;
+        }
+    }
+    return true;
+}
+
+static sonde_nn_value add_buffer(sonde__graph_layer *layer, const sonde__op_param *param)
+{
+    sonde__op_shape shape = {.dtype = param->counts ? SONDE_I64 : SONDE_F32,
+                             .rank = param->rank};
+
+    for (int i = 0; i < param->rank; i++) {
+        shape.dim[i] = param->dim[i];
+    }
+    return sonde__graph_layer_buffer(layer, param->suffix, &shape, param->constant);
+}
+
+/* Creates the layer's own tensors after its inputs; returns how many values there are. */
+static int add_params(sonde__graph_layer *layer, const sonde__op_layer *row,
+                      const sonde__op_attrs *attrs, sonde_nn_value *in)
+{
+    const sonde__op_shape *x = sonde__graph_shape(layer->model, in[0]);
+    sonde__op_param params[SONDE__MAX_PARAMS] = {{0}};
+    const int count = row->params != NULL ? row->params(x, attrs, params) : 0;
+    const int inputs = row->inputs + row->optional;
+
+    for (int i = 0; i < count; i++) {
+        const sonde__op_param *param = &params[i];
+
+        in[inputs + i] =
+            param->role == SONDE_ROLE_BUFFER
+                ? add_buffer(layer, param)
+                : sonde__graph_layer_drawn(
+                      layer, param->suffix, param->rank, param->dim, param->role,
+                      (sonde__graph_param){.bound = param->bound,
+                                           .constant = param->constant,
+                                           .spread = param->spread,
+                                           .blank_first = (size_t)param->blank_first,
+                                           .blank = (size_t)param->blank});
+    }
+    return inputs + count;
+}
+
+sonde_nn_value sonde__graph_reduce_loss(sonde__graph_layer *layer,
+                                        const sonde__op_attrs *attrs,
+                                        sonde_nn_value losses)
+{
+    const int rank = sonde__graph_shape(layer->model, losses)->rank;
+    const sonde__op_attrs all = {
+        .reduce = {.axes = (1U << (unsigned)rank) - 1U,
+                   .mean = attrs->reduction == SONDE__REDUCE_MEAN}};
+
+    return losses == 0 || attrs->reduction == SONDE__REDUCE_NONE
+               ? losses
+               : sonde__graph_layer_op(layer, &sonde__op_reduce, &all, &losses, 1);
+}
+
+static sonde__op_value emit_op(const sonde__op_builder *builder,
+                               const sonde__op_kind *kind, const sonde__op_attrs *attrs,
+                               const sonde__op_value *in, int count)
+{
+    return sonde__graph_layer_op(builder->layer, kind, attrs, in, count);
+}
+
+sonde_nn_value sonde__graph_emit_row(sonde__graph_layer *layer,
+                                     const sonde__op_layer *row, sonde__op_attrs *attrs,
+                                     const sonde_nn_value *operands, int count)
+{
+    const sonde__op_graph *graph = &layer->model->graph;
+    sonde_diag diag = {0};
+    const sonde__op_builder builder = {
+        .graph = graph, .layer = layer, .emit = emit_op, .diag = &diag};
+
+    attrs->stream = graph->op_count;
+    if (row->build == NULL) {
+        return sonde__graph_layer_op(layer, row->kind, attrs, operands, count);
+    }
+    const sonde_nn_value out =
+        graph->err == SONDE_OK ? row->build(&builder, attrs, operands) : 0;
+    if (out == 0 && graph->err == SONDE_OK) {
+        if (diag.err == SONDE_OK) {
+            (void)sonde__fail(&diag, SONDE_EINVAL, NULL, "all inputs and tensors",
+                              "%s with too few values", row->name);
+        }
+        (void)refuse(layer, &diag);
+    }
+    return out;
+}
+
+static sonde_nn_value build(sonde__graph_layer *layer, const sonde__op_layer *row,
+                            const sonde_nn_value *in, int given,
+                            const sonde_nn_setting *settings, size_t setting_count)
+{
+    sonde_nn_value operands[SONDE__MAX_OPERANDS + SONDE__MAX_PARAMS] = {0}, out = 0;
+    sonde__op_attrs attrs = {0};
+
+    if (!sonde__graph_read_settings(layer, row, settings, setting_count, &attrs)) {
+        return 0;
+    }
+    for (int i = 0; i < given; i++) {
+        if (in[i] == 0 && i < row->inputs) {
+            return sonde__graph_fail(&layer->model->graph, SONDE_EINVAL, place(layer),
+                                     "a value of this model", "input %d is missing", i);
+        }
+        if (!sonde__graph_has_value(&layer->model->graph, layer->path, in[i])) {
+            return 0;
+        }
+        operands[i] = in[i];
+        sonde__graph_layer_input(layer, in[i]);
+    }
+    const int count = in[0] != 0 ? add_params(layer, row, &attrs, operands) : row->inputs;
+    out = sonde__graph_emit_row(layer, row, &attrs, operands, count);
+    return row->reduces ? sonde__graph_reduce_loss(layer, &attrs, out) : out;
+}
+
+sonde_nn_value sonde_nn_layer(sonde_nn_model *model, const char *kind, const char *name,
+                              const sonde_nn_value *in, size_t count,
+                              const sonde_nn_setting *settings, size_t setting_count)
+{
+    const sonde__op_layer *row = kind != NULL ? sonde__op_find_layer(kind) : NULL;
+    sonde__graph_layer layer;
+
+    if (!sonde__graph_layer_begin(model, &layer, name)) {
+        return 0;
+    }
+    if (row == NULL) {
+        return sonde__graph_fail(&model->graph, SONDE_EINVAL, layer.path,
+                                 kind != NULL ? sonde__op_nearest_layer(kind) : NULL,
+                                 "unknown layer '%s'", kind != NULL ? kind : "");
+    }
+    layer.kind = row->name;
+    if (in == NULL || count < (size_t)row->inputs ||
+        count > (size_t)(row->inputs + row->optional)) {
+        char inputs[48];
+
+        (void)snprintf(inputs, sizeof inputs, row->optional > 0 ? "%d to %d" : "%d",
+                       row->inputs, row->inputs + row->optional);
+        return sonde__graph_fail(&model->graph, SONDE_EINVAL, layer.path, inputs,
+                                 "%s with %zu inputs", row->name, in != NULL ? count : 0);
+    }
+    if (settings == NULL && setting_count > 0) {
+        return sonde__graph_fail(&model->graph, SONDE_EINVAL, layer.path, "a pointer",
+                                 "settings is NULL");
+    }
+    return sonde__graph_layer_end(
+        &layer, build(&layer, row, in, (int)count, settings, setting_count));
+}
+
+/* === layers ========================================================================= */
 
 /* False: the model has an error, this or an earlier one. */
 static bool take_options(sonde_nn_model *model, const char *layer, void *own, size_t size,
@@ -186,7 +400,7 @@ sonde_nn_value sonde_nn_relu(sonde_nn_model *model, const char *name, sonde_nn_v
 sonde_nn_value sonde_nn_softmax(sonde_nn_model *model, const char *name, sonde_nn_value x,
                                 int axis)
 {
-    const sonde__op_attrs attrs = {.axis = axis};
+    const sonde__op_attrs attrs = {.along = {.axis = axis}};
 
     return one_op(model, name, &sonde__op_softmax, &attrs, &x, 1);
 }
@@ -194,7 +408,7 @@ sonde_nn_value sonde_nn_softmax(sonde_nn_model *model, const char *name, sonde_n
 sonde_nn_value sonde_nn_log_softmax(sonde_nn_model *model, const char *name,
                                     sonde_nn_value x, int axis)
 {
-    const sonde__op_attrs attrs = {.axis = axis};
+    const sonde__op_attrs attrs = {.along = {.axis = axis}};
 
     return one_op(model, name, &sonde__op_log_softmax, &attrs, &x, 1);
 }
@@ -212,7 +426,7 @@ sonde_nn_value sonde_nn_flatten(sonde_nn_model *model, const char *name, sonde_n
 sonde_nn_value sonde_nn_nll_loss(sonde_nn_model *model, const char *name,
                                  sonde_nn_value log_probabilities, sonde_nn_value target)
 {
-    const sonde__op_attrs attrs = {.mean = true};
+    const sonde__op_attrs attrs = {.loss = {.mean = true}};
     const sonde_nn_value in[2] = {log_probabilities, target};
 
     return one_op(model, name, &sonde__op_nll, &attrs, in, 2);
@@ -222,7 +436,8 @@ sonde_nn_value sonde_nn_cross_entropy(sonde_nn_model *model, const char *name,
                                       sonde_nn_value logits, sonde_nn_value target)
 {
     sonde__graph_layer layer;
-    const sonde__op_attrs softmax = {.axis = 1}, nll = {.mean = true};
+    const sonde__op_attrs softmax = {.along = {.axis = 1}},
+                          nll = {.loss = {.mean = true}};
     sonde_nn_value in[2] = {0, target};
 
     if (!sonde__graph_layer_begin(model, &layer, name)) {
@@ -290,8 +505,8 @@ sonde_nn_value sonde_nn_cross_entropy_with(sonde_nn_model *model, const char *na
 {
     sonde_nn_cross_entropy_options taken;
     sonde__graph_layer layer;
-    sonde__op_attrs softmax = {.axis = 1};
-    sonde__op_attrs nll = {.mean = true};
+    sonde__op_attrs softmax = {.along = {.axis = 1}};
+    sonde__op_attrs nll = {.loss = {.mean = true}};
     sonde_nn_value in[3] = {logits, target, 0};
     int count = 2;
 
@@ -303,12 +518,12 @@ sonde_nn_value sonde_nn_cross_entropy_with(sonde_nn_model *model, const char *na
     if (!check_entropy(&layer, in, &taken)) {
         return 0;
     }
-    softmax.axis = taken.axis == 0 ? 1 : taken.axis;
-    nll = (sonde__op_attrs){.mean = !taken.sum,
-                            .axis = softmax.axis,
-                            .number = {taken.label_smoothing},
-                            .choice = taken.ignores ? 1 : 0,
-                            .groups = taken.ignore_index};
+    softmax.along.axis = taken.axis == 0 ? 1 : taken.axis;
+    nll = (sonde__op_attrs){.loss = {.mean = !taken.sum,
+                                     .axis = softmax.along.axis,
+                                     .label_smoothing = taken.label_smoothing,
+                                     .ignores = taken.ignores,
+                                     .ignore_index = taken.ignore_index}};
     sonde__graph_layer_input(&layer, logits);
     sonde__graph_layer_input(&layer, target);
     if (taken.weight != NULL && taken.weights > 0) {
@@ -336,7 +551,7 @@ sonde_nn_value sonde_nn_add(sonde_nn_model *model, const char *name, sonde_nn_va
 sonde_nn_value sonde_nn_reshape(sonde_nn_model *model, const char *name, sonde_nn_value x,
                                 int rank, const int64_t *shape)
 {
-    sonde__op_attrs attrs = {.rank = rank};
+    sonde__op_attrs attrs = {.shape = {.rank = rank}};
 
     if (model == NULL) {
         return 0;
@@ -352,7 +567,7 @@ sonde_nn_value sonde_nn_reshape(sonde_nn_model *model, const char *name, sonde_n
                                  "shape is NULL");
     }
     for (int i = 0; i < rank; i++) {
-        attrs.dims[i] = shape[i];
+        attrs.shape.dims[i] = shape[i];
     }
     return one_op(model, name, &sonde__op_reshape, &attrs, &x, 1);
 }

@@ -7,7 +7,6 @@
 #include "base/point.h"
 #include "base/random.h"
 #include "nn/graph/layer.h"
-#include "nn/graph/stored_tensors.h"
 
 #include <sonde/safetensors.h>
 

@@ -6,7 +6,7 @@
  */
 #include "base/fail.h"
 #include "base/macros.h"
-#include "nn/graph/graph_packed.h"
+#include "nn/graph/graph.h"
 #include "nn/graph/layer.h"
 
 #include <sonde/json.h>
@@ -23,18 +23,6 @@ static void put_ids(sonde_json *json, const char *key, const sonde__op_value *id
         sonde_json_uint(json, NULL, ids[i]);
     }
     sonde_json_end(json);
-}
-
-/* Fields of the attributes that are float32; other words are integers. */
-static bool is_real(const char *name)
-{
-    static const char *const reals[] = {"eps", "scale", "number"};
-    bool real = false;
-
-    for (size_t i = 0; i < SONDE_COUNT_OF(reals); i++) {
-        real = real || strcmp(reals[i], name) == 0;
-    }
-    return real;
 }
 
 static void put_element(sonde_json *json, const char *key,
@@ -54,21 +42,20 @@ static void put_element(sonde_json *json, const char *key,
         break;
     case SONDE__PACKED_WORD:
         memcpy(&word, bytes, sizeof word);
+        sonde_json_int(json, key, word);
+        break;
+    case SONDE__PACKED_REAL:
         memcpy(&real, bytes, sizeof real);
-        if (is_real(field->name)) {
-            sonde_json_real(json, key, (double)real);
-        } else {
-            sonde_json_int(json, key, word);
-        }
+        sonde_json_real(json, key, (double)real);
         break;
     }
 }
 
-static void put_attrs(sonde_json *json, const char *key, const sonde__op_attrs *attrs)
+static void put_fields(sonde_json *json, const sonde__op_fields *table,
+                       const sonde__op_attrs *attrs)
 {
-    sonde_json_object(json, key);
-    for (size_t i = 0; i < sonde__graph_attrs_count; i++) {
-        const sonde__packed_field *field = &sonde__graph_attrs_fields[i];
+    for (size_t i = 0; i < table->count; i++) {
+        const sonde__packed_field *field = &table->fields[i];
         const unsigned char *bytes = (const unsigned char *)attrs + field->offset;
         const size_t size = field->kind == SONDE__PACKED_LONG ? 8 : 4;
 
@@ -82,6 +69,14 @@ static void put_attrs(sonde_json *json, const char *key, const sonde__op_attrs *
         }
         sonde_json_end(json);
     }
+}
+
+static void put_attrs(sonde_json *json, const char *key, const sonde__op_kind *kind,
+                      const sonde__op_attrs *attrs)
+{
+    sonde_json_object(json, key);
+    put_fields(json, &sonde__op_fields_common, attrs);
+    put_fields(json, kind->fields, attrs);
     sonde_json_end(json);
 }
 
@@ -118,8 +113,8 @@ static void put_op(sonde_json *json, const sonde__graph_node_op *op)
     sonde_json_string(json, "kind", op->kind->name);
     put_ids(json, "in", op->in, (size_t)op->in_count);
     put_ids(json, "out", op->out, (size_t)op->out_count);
-    put_attrs(json, "attrs", &op->attrs);
-    put_attrs(json, "given", &op->given);
+    put_attrs(json, "attrs", op->kind, &op->attrs);
+    put_attrs(json, "given", op->kind, &op->given);
     sonde_json_end(json);
 }
 

@@ -1,8 +1,8 @@
 /*
- * stored_tensors.c - see stored_tensors.h.
+ * stored_tensors.c - whether a file of weights has the tensors that a model needs.
  */
-#include "nn/graph/stored_tensors.h"
 
+#include "nn/graph/graph.h"
 #include "base/fail.h"
 
 #include <stdio.h>

@@ -129,7 +129,7 @@ static sonde_nn_value make_target(sonde_nn_model *model,
     int64_t shape[SONDE_MAX_DIMS] = {0};
     int rank = 0;
     const int64_t *dims = sonde_nn_value_shape(model, compared->output, &rank);
-    sonde__op_attrs classes = {.groups = rank == 2 ? dims[1] : 0};
+    sonde__op_attrs classes = {.labels.classes = rank == 2 ? dims[1] : 0};
 
     if (dims == NULL) {
         return 0;

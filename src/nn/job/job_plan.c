@@ -75,7 +75,7 @@ static sonde__op_value before_batch_softmax(const sonde__op_graph *graph,
     for (size_t i = 0; i < graph->op_count; i++) {
         const sonde__graph_node_op *op = &graph->ops[i];
 
-        if (op->out[0] == output && op->attrs.axis == 0 &&
+        if (op->out[0] == output && op->attrs.along.axis == 0 &&
             (op->kind == &sonde__op_softmax || op->kind == &sonde__op_log_softmax)) {
             return op->in[0];
         }

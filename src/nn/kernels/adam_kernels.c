@@ -2,7 +2,7 @@
  * adam_kernels.c - the Adam and AdamW op, with vital signs of gradient, weight and
  * moments in the same pass.
  *
- * Equations: adam.c. Bias corrections are taken in double, everything an element in
+ * Equations: updates.c. Bias corrections are taken in double, everything an element in
  * float32 and in the order of torch's own kernels. One part only: the step count is an
  * operand in place, which a part must not advance while another still reads it.
  */

@@ -2,7 +2,7 @@
  * adaptive_kernels.c - RMSprop, Adagrad and LAMB, with vital signs of gradient, weight and
  * states in the same pass.
  *
- * Equations: rmsprop.c, adagrad.c and lamb.c. Factors of a step are taken in double,
+ * Equations: updates.c. Factors of a step are taken in double,
  * everything an element in float32, so results differ from the references, which compute in
  * double, by roundings. The sums of squares of LAMB's norms are float32 within a block of
  * vital signs and double over the blocks; a block whose sum overflows is summed in double.
@@ -98,7 +98,7 @@ enum { RMS_CENTRED = 1, RMS_MOMENTUM = 2, RMS_TF = 4 };
  * reference takes in double. */
 static bool rms_accepts(const sonde__op_call *call)
 {
-    return stream_f32(call) && (call->attrs->choice & RMS_CENTRED) == 0;
+    return stream_f32(call) && (call->attrs->update.variant & RMS_CENTRED) == 0;
 }
 
 typedef struct rms_rule {
@@ -187,7 +187,7 @@ static void rms_run(const sonde__op_call *call, int part, int parts)
 {
     const int64_t count = sonde__op_shape_count(&call->in[0].shape);
     const stream_span span = stream_part(count, part, parts);
-    const int choice = call->attrs->choice;
+    const int choice = call->attrs->update.variant;
     const rms_rule rule = rms_rule_of(call->live, choice);
     uint8_t *const bad = sonde__op_part_bad(call, part);
 

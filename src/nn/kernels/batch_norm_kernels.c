@@ -123,15 +123,15 @@ static void norm_run(const sonde__op_call *call, int part, int parts)
 {
     const sonde__op_attrs *attrs = call->attrs;
     const layout n = layout_of(&call->in[0].shape);
-    const bool given = attrs->track && !attrs->training;
-    const int running = attrs->affine ? 3 : 1;
+    const bool given = attrs->norm.track && !attrs->training;
+    const int running = attrs->norm.affine ? 3 : 1;
     const float *const x = lanes_in(call, 0);
     int64_t first, last;
 
     lanes_split(n.channels, part, parts, &first, &last);
     for (int64_t c = first; c < last; c++) {
-        const float weight = attrs->affine ? lanes_in(call, 1)[c] : 1.0F;
-        const float bias = attrs->affine ? lanes_in(call, 2)[c] : 0.0F;
+        const float weight = attrs->norm.affine ? lanes_in(call, 1)[c] : 1.0F;
+        const float bias = attrs->norm.affine ? lanes_in(call, 2)[c] : 0.0F;
         float means[LANES], rstds[LANES], mean = 0.0F, var = 0.0F;
 
         if (given) {
@@ -147,7 +147,7 @@ static void norm_run(const sonde__op_call *call, int part, int parts)
             lanes_out(call, 2)[c] = var;
         }
         fill(means, mean);
-        fill(rstds, (float)(1.0 / sqrt((double)var + (double)attrs->eps)));
+        fill(rstds, (float)(1.0 / sqrt((double)var + (double)attrs->norm.eps)));
         for (int64_t block = 0; block < n.blocks; block++) {
             finish_block(call, &n, offset_of(&n, block, c), means, rstds, weight, bias);
         }
@@ -192,7 +192,7 @@ static void grad_run(const sonde__op_call *call, int part, int parts)
     lanes_split(n.channels, part, parts, &first, &last);
     for (int64_t c = first; c < last; c++) {
         const double rstd =
-            1.0 / sqrt((double)lanes_in(call, 3)[c] + (double)call->attrs->eps);
+            1.0 / sqrt((double)lanes_in(call, 3)[c] + (double)call->attrs->norm.eps);
         double dy_sum = 0.0, dyz_sum = 0.0;
         float means[LANES];
 

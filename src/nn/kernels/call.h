@@ -13,6 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "nn/kernels/attrs.h"
+
 #include <sonde/stats.h>
 #include <sonde/tensor.h>
 
@@ -74,38 +76,6 @@ static inline bool sonde__op_is_half(sonde_dtype dtype)
 {
     return dtype == SONDE_BF16 || dtype == SONDE_F16;
 }
-
-/* What ops are parametrised by; each family uses the fields that its comment names. */
-typedef struct sonde__op_attrs {
-    int64_t kernel[3], stride[3], padding[3], dilation[3]; /* of windows: (h, w, d) */
-    int64_t groups;               /* conv2d, group_norm; one_hot: classes */
-    int64_t dims[SONDE_MAX_DIMS]; /* reshape: target (-1: inferred, 0: copied); transpose:
-                                     permutation; gradients: the shape to give back */
-    int rank;                     /* entries of dims used */
-    int axis;          /* softmax, log_softmax; flatten: the first dim folded */
-    uint32_t axes;     /* reduce: bit mask */
-    bool keep_dims;    /* reduce */
-    bool mean;         /* reduce, nll: mean instead of sum */
-    float eps;         /* group_norm; adam */
-    bool relu;         /* a fused ReLU follows the op */
-    bool affine, bias; /* of a layer: whether it has weights, and a bias */
-    float scale;       /* accumulate, scale */
-    float number[2];   /* numbers of pointwise ops, in the order of the layer's keys */
-    int choice;        /* of variants: gelu's approximation */
-    uint64_t stream;   /* of an op that draws: its own stream of random numbers */
-    int reduction;     /* of a layer that is a loss, see layer_row.h */
-    bool include_pad;  /* avg_pool2d: the padding counts as elements */
-    bool track;        /* batch_norm: it has running statistics */
-    bool causal;       /* attention: a query sees no later key */
-    bool bare;         /* of an update: weight decay does not apply */
-    int group;         /* of an update: the group of its parameter, 0 the default */
-    bool scaled;       /* fill: times the loss scale, which is live */
-    bool training;     /* set by emit: the op is part of a session for training */
-    /* Of a product: the dtype to which its operands are rounded, SONDE_BF16 or SONDE_F16;
-     * 0: they are not. Of a layer: also SONDE_F32, against the session's dtype. */
-    sonde_dtype half;
-    bool wide; /* of a product with half: its output is float32 */
-} sonde__op_attrs;
 
 enum { SONDE__MAX_OPERANDS = 10 };
 

@@ -32,18 +32,18 @@ static inline conv2d_geometry conv2d_geometry_of(const sonde__op_shape *x,
 {
     conv2d_geometry g = {.samples = x->dim[0],
                          .blocks = lanes_blocks(x->dim[0]),
-                         .groups = attrs->groups,
+                         .groups = attrs->window.groups,
                          .c = w->dim[1],
                          .h = x->dim[2],
                          .w = x->dim[3],
-                         .o = w->dim[0] / attrs->groups,
+                         .o = w->dim[0] / attrs->window.groups,
                          .taps = w->dim[1] * w->dim[2] * w->dim[3]};
 
     for (int d = 0; d < 2; d++) {
         g.kernel[d] = w->dim[2 + d];
-        g.stride[d] = attrs->stride[d];
-        g.padding[d] = attrs->padding[d];
-        g.dilation[d] = attrs->dilation[d];
+        g.stride[d] = attrs->window.stride[d];
+        g.padding[d] = attrs->window.padding[d];
+        g.dilation[d] = attrs->window.dilation[d];
     }
     g.oh =
         (g.h + 2 * g.padding[0] - g.dilation[0] * (g.kernel[0] - 1) - 1) / g.stride[0] +
@@ -111,7 +111,7 @@ static inline bool conv2d_is_padded(const conv2d_geometry *g)
 static inline bool conv2d_has_many_channels(const sonde__op_shape *w,
                                             const sonde__op_attrs *attrs)
 {
-    return attrs->groups == 1 && w->dim[0] >= 16 && w->dim[1] >= 16;
+    return attrs->window.groups == 1 && w->dim[0] >= 16 && w->dim[1] >= 16;
 }
 
 /* --- runs --------------------------------------------------------------------------- */

@@ -649,7 +649,7 @@ static bool accepts(const sonde__op_call *call, bool backward)
     return lanes_is_f32(&call->in[0].shape, 4) && lanes_is_f32(w, 4) &&
            lanes_is_f32(&call->out[0].shape, 4) &&
            (call->in_count < 3 || lanes_is_f32(&call->in[2].shape, 1)) &&
-           call->attrs->groups == 1 && w->dim[2] <= MOST_KERNEL &&
+           call->attrs->window.groups == 1 && w->dim[2] <= MOST_KERNEL &&
            w->dim[3] <= MOST_KERNEL && w->dim[backward ? 1 : 0] >= FEWEST_ROWS &&
            w->dim[backward ? 0 : 1] * w->dim[2] * w->dim[3] >= FEWEST_TAPS;
 }

@@ -440,7 +440,7 @@ static bool weight_accepts(const sonde__op_call *call)
     const sonde__op_shape *const w = &call->out[0].shape;
 
     return lanes_is_f32(&call->in[0].shape, 4) && lanes_is_f32(&call->in[1].shape, 4) &&
-           lanes_is_f32(w, 4) && call->attrs->groups == 1 &&
+           lanes_is_f32(w, 4) && call->attrs->window.groups == 1 &&
            w->dim[0] >= FEWEST_OUTPUTS && w->dim[1] >= FEWEST_INPUTS;
 }
 

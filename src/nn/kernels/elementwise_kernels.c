@@ -17,7 +17,7 @@ static inline stream_span my_elements(const sonde__op_call *call, int part, int 
 }
 
 /* Defines run_<op>: out = expression of vectors a and b, from operands 0 and b_index, and
- * of s = attrs.scale if scaled. */
+ * of s = attrs.fill.value if scaled. */
 #define STREAM_OP(op, b_index, scaled, expression)                                       \
     static void op##_run(const sonde__op_call *call, int part, int parts)                \
     {                                                                                    \
@@ -25,7 +25,7 @@ static inline stream_span my_elements(const sonde__op_call *call, int part, int 
         const float *const source = call->in[0].data, *const second =                    \
                                                           call->in[b_index].data;        \
         float *const target = call->out[0].data;                                         \
-        const v16 s = v16_set1((scaled) ? call->attrs->scale : 1.0F);                    \
+        const v16 s = v16_set1((scaled) ? call->attrs->fill.value : 1.0F);               \
         int64_t i = mine.begin;                                                          \
                                                                                          \
         (void)s;                                                                         \
@@ -55,7 +55,7 @@ static void replica_sum_run(const sonde__op_call *call, int part, int parts)
 {
     enum { BLOCK = 1024 };
     const stream_span mine = my_elements(call, part, parts);
-    const int64_t replicas = call->replicas != NULL ? call->attrs->groups : 1;
+    const int64_t replicas = call->replicas != NULL ? call->attrs->replicas.count : 1;
     float *const target = call->out[0].data;
 
     for (int64_t begin = mine.begin; begin < mine.end; begin += BLOCK) {

@@ -30,8 +30,8 @@ static grouping grouping_of(const sonde__op_shape *x, const sonde__op_attrs *att
     grouping g = {.samples = x->dim[0],
                   .blocks = lanes_blocks(x->dim[0]),
                   .channels = x->dim[1],
-                  .groups = attrs->groups,
-                  .per_group = x->dim[1] / attrs->groups};
+                  .groups = attrs->norm.groups,
+                  .per_group = x->dim[1] / attrs->norm.groups};
 
     g.inner = lanes_inner(x) / g.channels;
     return g;
@@ -87,8 +87,8 @@ static void norm_run(const sonde__op_call *call, int part, int parts)
                       c = i % g.groups * g.per_group;
         float mean[LANES], rstd[LANES];
 
-        find_moments(lanes_in(call, 0) + offset, g.per_group * g.inner, call->attrs->eps,
-                     mean, rstd);
+        find_moments(lanes_in(call, 0) + offset, g.per_group * g.inner,
+                     call->attrs->norm.eps, mean, rstd);
         if (lanes_out(call, 1) != NULL) {
             memcpy(lanes_out(call, 1) + i * LANES, mean, sizeof mean);
         }

@@ -49,11 +49,11 @@ static conv conv_of(const sonde__op_call *call, const sonde__operand *source,
               .back = back,
               .half = call->attrs->half,
               .samples = s->dim[0],
-              .groups = call->attrs->groups,
-              .channels = s->dim[1] / call->attrs->groups,
+              .groups = call->attrs->window.groups,
+              .channels = s->dim[1] / call->attrs->window.groups,
               .height = s->dim[2],
               .width = s->dim[3],
-              .results = result->dim[1] / call->attrs->groups,
+              .results = result->dim[1] / call->attrs->window.groups,
               .rows = result->dim[2],
               .cols = result->dim[3],
               .kernel = {w->dim[2], w->dim[3]}};
@@ -143,14 +143,14 @@ static size_t part_bytes(const conv *c, int64_t m, int64_t k)
 static int64_t row_read(const conv *c, int64_t i, int64_t k)
 {
     const sonde__op_attrs *const a = c->call->attrs;
-    const int64_t tap = k * a->dilation[0] - a->padding[0];
-    const int64_t row = c->back ? i - tap : i * a->stride[0] + tap;
+    const int64_t tap = k * a->window.dilation[0] - a->window.padding[0];
+    const int64_t row = c->back ? i - tap : i * a->window.stride[0] + tap;
 
-    if (row < 0 || (c->back && row % a->stride[0] != 0)) {
+    if (row < 0 || (c->back && row % a->window.stride[0] != 0)) {
         return -1;
     }
     if (c->back) {
-        return row / a->stride[0] < c->height ? row / a->stride[0] : -1;
+        return row / a->window.stride[0] < c->height ? row / a->window.stride[0] : -1;
     }
     return row < c->height ? row : -1;
 }
@@ -159,7 +159,8 @@ static int64_t row_read(const conv *c, int64_t i, int64_t k)
 static void read_strided(const conv *c, const uint16_t *source, int64_t l, uint16_t *to)
 {
     const sonde__op_attrs *const a = c->call->attrs;
-    const int64_t stride = a->stride[1], tap = l * a->dilation[1] - a->padding[1];
+    const int64_t stride = a->window.stride[1],
+                  tap = l * a->window.dilation[1] - a->window.padding[1];
     const int64_t step = c->back ? stride : 1; /* from result to result that reads */
     int64_t j = c->back ? (tap % stride + stride) % stride : 0;
 
@@ -254,10 +255,10 @@ static void read_tap(const conv *c, const block *b, const uint16_t *plane, int64
 {
     const sonde__op_attrs *const a = c->call->attrs;
     const int64_t sign = c->back ? -1 : 1;
-    const int64_t down = sign * (k * a->dilation[0] - a->padding[0]);
-    const int64_t right = sign * (l * a->dilation[1] - a->padding[1]);
+    const int64_t down = sign * (k * a->window.dilation[0] - a->window.padding[0]);
+    const int64_t right = sign * (l * a->window.dilation[1] - a->window.padding[1]);
 
-    if (a->stride[0] == 1 && a->stride[1] == 1 && c->cols == c->width) {
+    if (a->window.stride[0] == 1 && a->window.stride[1] == 1 && c->cols == c->width) {
         read_plane(c, b, plane, down, right, to);
         return;
     }
@@ -266,7 +267,7 @@ static void read_tap(const conv *c, const block *b, const uint16_t *plane, int64
 
         if (row < 0) {
             memset(to, 0, (size_t)c->cols * sizeof *to);
-        } else if (a->stride[1] == 1) {
+        } else if (a->window.stride[1] == 1) {
             read_shifted(c, plane + row * c->width, right, to);
         } else {
             read_strided(c, plane + row * c->width, l, to);

@@ -64,7 +64,7 @@ static int64_t rounded(int64_t count, int64_t unit)
 static int64_t offset_of(const conv *c, int d, int64_t k)
 {
     const sonde__op_attrs *const a = c->call->attrs;
-    const int64_t offset = k * a->dilation[d] - a->padding[d];
+    const int64_t offset = k * a->window.dilation[d] - a->window.padding[d];
 
     return c->back ? -offset : offset;
 }
@@ -88,7 +88,7 @@ static int64_t step_of(const conv *c, int d, int64_t k)
 
 static axis axis_of(const conv *c, int d, int64_t source, int64_t result)
 {
-    const int64_t stride = c->call->attrs->stride[d];
+    const int64_t stride = c->call->attrs->window.stride[d];
     axis x = {.stride = stride, .source = source, .result = result};
     conv with = *c;
 
@@ -724,16 +724,16 @@ static bool fits(const sonde__op_call *call, const sonde__op_shape *source,
         if (w->dim[2 + d] < 1 || w->dim[2 + d] > MOST_TAPS) {
             return false;
         }
-        reach = a->dilation[d] * (w->dim[2 + d] - 1);
-        if (a->stride[d] > 4 || source->dim[2 + d] < 1 || reach > MOST_TAPS ||
-            a->padding[d] > reach) {
+        reach = a->window.dilation[d] * (w->dim[2 + d] - 1);
+        if (a->window.stride[d] > 4 || source->dim[2 + d] < 1 || reach > MOST_TAPS ||
+            a->window.padding[d] > reach) {
             return false;
         }
     }
     if (source->dim[2] > MOST_PLACES / source->dim[3]) {
         return false;
     }
-    return a->half == SONDE_BF16 && a->groups == 1 && w->dim[0] >= 16 &&
+    return a->half == SONDE_BF16 && a->window.groups == 1 && w->dim[0] >= 16 &&
            w->dim[1] >= 16 && w->dim[2] * w->dim[3] <= MOST_TAPS && source->dim[0] > 0 &&
            sonde__kernel_half_tiles_of() != NULL;
 }
@@ -746,7 +746,8 @@ static bool takes_two(const sonde__op_call *call)
 static bool takes_weight(const sonde__op_call *call)
 {
     const sonde__op_attrs *const a = call->attrs;
-    const sonde__op_shape w = {.dim = {a->dims[0], a->dims[1], a->dims[2], a->dims[3]}};
+    const sonde__op_shape w = {.dim = {a->window.dims[0], a->window.dims[1],
+                                       a->window.dims[2], a->window.dims[3]}};
 
     return a->wide && fits(call, &call->in[1].shape, &w);
 }

@@ -184,13 +184,13 @@ void ISA(sonde__kernel_half_norm)(const sonde__op_call *call, int part, int part
 {
     const sonde__op_attrs *const attrs = call->attrs;
     const layout n = layout_of(&call->in[0].shape);
-    const bool given = attrs->track && !attrs->training;
-    const int running = attrs->affine ? 3 : 1;
+    const bool given = attrs->norm.track && !attrs->training;
+    const int running = attrs->norm.affine ? 3 : 1;
 
     for (int64_t c = n.channels * part / parts; c < n.channels * (part + 1) / parts;
          c++) {
-        const float weight = attrs->affine ? number_of(call, 1, c, 1.0F) : 1.0F;
-        const float bias = attrs->affine ? number_of(call, 2, c, 0.0F) : 0.0F;
+        const float weight = attrs->norm.affine ? number_of(call, 1, c, 1.0F) : 1.0F;
+        const float bias = attrs->norm.affine ? number_of(call, 2, c, 0.0F) : 0.0F;
         float mean = 0.0F, var = 0.0F, rstd = 0.0F;
 
         if (given) {
@@ -201,7 +201,7 @@ void ISA(sonde__kernel_half_norm)(const sonde__op_call *call, int part, int part
         }
         put(&call->out[1], c, (double)mean);
         put(&call->out[2], c, (double)var);
-        rstd = (float)(1.0 / sqrt((double)var + (double)attrs->eps));
+        rstd = (float)(1.0 / sqrt((double)var + (double)attrs->norm.eps));
         finish_channel(call, &n, c, mean, rstd * weight, bias);
     }
 }
@@ -233,7 +233,7 @@ static void grad_channel(const sonde__op_call *call, const layout *n, int64_t c)
     const float mean = number_of(call, 2, c, 0.0F);
     const double weight = (double)number_of(call, 4, c, 1.0F);
     const double rstd =
-        1.0 / sqrt((double)number_of(call, 3, c, 1.0F) + (double)call->attrs->eps);
+        1.0 / sqrt((double)number_of(call, 3, c, 1.0F) + (double)call->attrs->norm.eps);
     double sum = 0.0, with_z = 0.0;
     float g[CHUNK], a[CHUNK];
 

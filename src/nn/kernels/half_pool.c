@@ -38,7 +38,8 @@ static bool takes_two_planes(const sonde__op_call *call)
 static int64_t position(const sonde__op_attrs *a, int d, int64_t i, int64_t k,
                         int64_t extent)
 {
-    const int64_t at = i * a->stride[d] - a->padding[d] + k * a->dilation[d];
+    const int64_t at =
+        i * a->window.stride[d] - a->window.padding[d] + k * a->window.dilation[d];
 
     return at >= 0 && at < extent ? at : -1;
 }
@@ -52,16 +53,16 @@ static float pool_window(const planes *p, const float *x, int64_t i, int64_t j,
     bool seen = false;
 
     *winner = 0;
-    for (int64_t k = 0; k < a->kernel[0]; k++) {
+    for (int64_t k = 0; k < a->window.kernel[0]; k++) {
         const int64_t row = position(a, 0, i, k, p->height);
 
-        for (int64_t l = 0; row >= 0 && l < a->kernel[1]; l++) {
+        for (int64_t l = 0; row >= 0 && l < a->window.kernel[1]; l++) {
             const int64_t column = position(a, 1, j, l, p->width);
             const float value = column >= 0 ? x[row * p->width + column] : 0.0F;
 
             if (column >= 0 && (!seen || value > max || isnan(value))) {
                 max = value;
-                *winner = (uint8_t)(k * a->kernel[1] + l);
+                *winner = (uint8_t)(k * a->window.kernel[1] + l);
                 seen = true;
             }
         }
@@ -119,7 +120,7 @@ static void max_pool2d_grad_run(const sonde__op_call *call, int part, int parts)
             x[i] = 0.0F;
         }
         for (int64_t i = 0; i < made; i++) {
-            const int64_t tap = index[i], right = p.attrs->kernel[1];
+            const int64_t tap = index[i], right = p.attrs->window.kernel[1];
             const int64_t row =
                 position(p.attrs, 0, i / p.columns, tap / right, p.height);
             const int64_t column =

@@ -1,7 +1,7 @@
 /*
  * nll_kernels.c - negative log-likelihood over LANES, and its gradient.
  *
- *   loss = - sum over n of logp[n, target[n]]       (divided by N if attrs.mean)
+ *   loss = - sum over n of logp[n, target[n]]       (divided by N if attrs.loss.mean)
  *   dlogp[n, c] = c == target[n] ? - dloss : 0      (likewise)
  *
  * Summed over samples in order, in double, as the reference does it. A target outside
@@ -37,7 +37,7 @@ static void loss_run(const sonde__op_call *call, int part, int parts)
                          : __builtin_nan("");
     }
     *(float *)call->out[0].data =
-        (float)(call->attrs->mean ? loss / (double)samples : loss);
+        (float)(call->attrs->loss.mean ? loss / (double)samples : loss);
 }
 
 /* dloss f32 PLAIN, target i64 PLAIN, dlogp (N, C) LANES */
@@ -52,7 +52,8 @@ static void grad_run(const sonde__op_call *call, int part, int parts)
                   classes = call->out[0].shape.dim[1];
     const int64_t *const target = call->in[1].data;
     const double dloss = (double)*(const float *)call->in[0].data;
-    const float step = (float)(call->attrs->mean ? -dloss / (double)samples : -dloss);
+    const float step =
+        (float)(call->attrs->loss.mean ? -dloss / (double)samples : -dloss);
     float *const dlogp = call->out[0].data;
 
     (void)parts;

@@ -26,10 +26,10 @@ static pool_geometry pool_geometry_of(const sonde__op_shape *x, const sonde__op_
                        .ow = y->dim[3]};
 
     for (int d = 0; d < 2; d++) {
-        g.kernel[d] = attrs->kernel[d];
-        g.stride[d] = attrs->stride[d];
-        g.padding[d] = attrs->padding[d];
-        g.dilation[d] = attrs->dilation[d];
+        g.kernel[d] = attrs->window.kernel[d];
+        g.stride[d] = attrs->window.stride[d];
+        g.padding[d] = attrs->window.padding[d];
+        g.dilation[d] = attrs->window.dilation[d];
     }
     return g;
 }

@@ -53,8 +53,8 @@ static bool along_last(const sonde__op_call *call)
 {
     const sonde__op_shape *x = &call->in[0].shape;
 
-    return x->dtype == SONDE_F32 && x->rank > 0 && call->attrs->axis == x->rank - 1 &&
-           x->dim[x->rank - 1] > 0;
+    return x->dtype == SONDE_F32 && x->rank > 0 &&
+           call->attrs->along.axis == x->rank - 1 && x->dim[x->rank - 1] > 0;
 }
 
 #define SOFTMAX(op, function_call)                                                       \
@@ -89,13 +89,13 @@ static bool is_f32(const sonde__op_call *call)
            sonde__op_shape_count(&call->in[0].shape) > 0;
 }
 
-/* Elements of a row: the last attrs->rank dims. */
+/* Elements of a row: the last attrs->norm.rank dims. */
 static int64_t row_size(const sonde__op_call *call, int operand)
 {
     const sonde__op_shape *x = &call->in[operand].shape;
     int64_t size = 1;
 
-    for (int i = x->rank - call->attrs->rank; i < x->rank; i++) {
+    for (int i = x->rank - call->attrs->norm.rank; i < x->rank; i++) {
         size *= x->dim[i];
     }
     return size;
@@ -110,10 +110,10 @@ static void layer_norm_run(const sonde__op_call *call, int part, int parts)
     const float *bias = call->in_count > 2 ? call->in[2].data : NULL;
 
     for (int64_t row = mine.first; row < mine.end; row++) {
-        sonde__kernel_rows()->layer_norm(in_row(call, 0, row * size), weight, bias,
-                                         call->attrs->eps, out_row(call, 0, row * size),
-                                         out_row(call, 1, row), out_row(call, 2, row),
-                                         size);
+        sonde__kernel_rows()->layer_norm(
+            in_row(call, 0, row * size), weight, bias, call->attrs->norm.eps,
+            out_row(call, 0, row * size), out_row(call, 1, row), out_row(call, 2, row),
+            size);
     }
 }
 
@@ -179,7 +179,7 @@ static void gelu_run(const sonde__op_call *call, int part, int parts)
     const span mine = elements_of(call, part, parts);
 
     sonde__kernel_rows()->gelu(in_row(call, 0, mine.first), out_row(call, 0, mine.first),
-                               call->attrs->choice == 1, mine.end - mine.first);
+                               call->attrs->function.variant == 1, mine.end - mine.first);
 }
 
 static void gelu_grad_run(const sonde__op_call *call, int part, int parts)
@@ -188,7 +188,8 @@ static void gelu_grad_run(const sonde__op_call *call, int part, int parts)
 
     sonde__kernel_rows()->gelu_grad(
         in_row(call, 0, mine.first), in_row(call, 1, mine.first),
-        out_row(call, 0, mine.first), call->attrs->choice == 1, mine.end - mine.first);
+        out_row(call, 0, mine.first), call->attrs->function.variant == 1,
+        mine.end - mine.first);
 }
 
 const sonde__op_kernel sonde__kernel_gelu_rows = {

@@ -2,7 +2,7 @@
  * sgd_update.h - the update of weights by stochastic gradient descent, over contiguous
  * memory: what Sgd and LinearGradWeightSgd share, so that they come to the same bits.
  *
- * For the kernel files that are compiled once per instruction set. Equations: sgd.c. Each
+ * For the kernel files that are compiled once per instruction set. Equations: updates.c. Each
  * element's arithmetic is the same wherever it stands: whole vectors and tails run the
  * same instructions, so an array may be updated in any pieces.
  *

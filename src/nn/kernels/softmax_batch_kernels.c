@@ -159,7 +159,7 @@ typedef void (*column_fn)(const float *a, const float *b, const column *c, float
 
 static bool batch_accepts(const sonde__op_call *call)
 {
-    return lanes_is_f32(&call->in[0].shape, -1) && call->attrs->axis == 0 &&
+    return lanes_is_f32(&call->in[0].shape, -1) && call->attrs->along.axis == 0 &&
            call->in[0].shape.rank >= 2 && call->in[0].shape.dim[0] >= 1;
 }
 

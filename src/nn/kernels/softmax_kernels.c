@@ -120,7 +120,7 @@ typedef void (*line_fn)(const float *a, const float *b, const lines *l, float *t
 
 static bool accepts(const sonde__op_call *call)
 {
-    const int axis = call->attrs->axis;
+    const int axis = call->attrs->along.axis;
 
     return lanes_is_f32(&call->in[0].shape, -1) && axis >= 1 &&
            axis < call->in[0].shape.rank && call->in[0].shape.dim[axis] >= 1;
@@ -128,7 +128,7 @@ static bool accepts(const sonde__op_call *call)
 
 static int line_parts(const sonde__op_call *call, int max)
 {
-    const lines l = lines_of(&call->in[0].shape, call->attrs->axis);
+    const lines l = lines_of(&call->in[0].shape, call->attrs->along.axis);
 
     return lanes_parts(30.0 * LANES * (double)(l.count * l.length), l.count, max);
 }
@@ -136,7 +136,7 @@ static int line_parts(const sonde__op_call *call, int max)
 /* A part is a range of lines. */
 static void run_lines(const sonde__op_call *call, line_fn run, int part, int parts)
 {
-    const lines l = lines_of(&call->in[0].shape, call->attrs->axis);
+    const lines l = lines_of(&call->in[0].shape, call->attrs->along.axis);
     const float *const b = lanes_in(call, 1);
     int64_t first, last;
 

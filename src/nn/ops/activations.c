@@ -9,23 +9,13 @@
  * them, as in PyTorch; ReLU's comparisons are written so that they are false for NaN. For
  * the two that saturate, an infinite input gives 0, 1 or -1, and a gradient of 0 there,
  * or NaN if dy is infinite.
- *
- * attrs: none. Sigmoid and tanh have no fast kernels.
  */
 #include "nn/kernels/fast.h"
 #include "nn/kernels/half_ops.h"
 #include "nn/ops/common.h"
+#include "nn/ops/layer_row.h"
 
 #include <math.h>
-
-static sonde_err relu_infer(sonde__op_call *call, sonde__op_attrs *attrs,
-                            sonde_diag *diag)
-{
-    (void)attrs;
-    SONDE__TRY(sonde__op_expect_float(&call->in[0].shape, "input", diag));
-    call->out[0].shape = call->in[0].shape;
-    return SONDE_OK;
-}
 
 static void relu_run(const sonde__op_call *call, int part, int parts)
 {
@@ -39,38 +29,16 @@ static void relu_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(relu, sonde__kernel_relu_fast)
-SONDE__HALF_KERNELS(relu)
-
-static void relu_gradient(const sonde__op_gradient_context *context)
-{
-    const sonde__op_value in[] = {context->grad_out[0], context->out[0]};
-
-    context->grad_in[0] =
-        sonde__op_emit(context->graph, &sonde__op_relu_grad, NULL, in, 2);
-}
-
 const sonde__op_kind sonde__op_relu = {
     .name = "Relu",
-    SONDE__OPERANDS(1, 1, 1),
-    .infer = relu_infer,
-    .gradient = relu_gradient,
-    .kernels = relu_kernels,
+    SONDE__OPERANDS(none, 1, 1, 1),
+    .infer = sonde__op_infer_alike,
+    .backward = {&sonde__op_relu_grad, "dA"},
+    SONDE__REFERENCE(relu_run),
+    .fast = sonde__kernel_relu_fast,
     .halves = SONDE__HALVES_KEPT,
-    .half_kernels = relu_half_kernels,
+    .half_kernels = sonde__kernel_relu_half,
 };
-
-static sonde_err relu_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs,
-                                 sonde_diag *diag)
-{
-    const sonde__op_shape *y = &call->in[1].shape;
-
-    (void)attrs;
-    SONDE__TRY(sonde__op_expect_float(y, "output", diag));
-    SONDE__TRY(sonde__op_expect_shape(&call->in[0].shape, y, "output gradient", diag));
-    call->out[0].shape = *y;
-    return SONDE_OK;
-}
 
 static void relu_grad_run(const sonde__op_call *call, int part, int parts)
 {
@@ -85,38 +53,15 @@ static void relu_grad_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(relu_grad, sonde__kernel_relu_grad_fast)
-SONDE__HALF_KERNELS(relu_grad)
-
 const sonde__op_kind sonde__op_relu_grad = {
     .name = "ReluGrad",
-    SONDE__OPERANDS(2, 2, 1),
-    .infer = relu_grad_infer,
-    .kernels = relu_grad_kernels,
+    SONDE__OPERANDS(none, 2, 2, 1),
+    .infer = sonde__op_infer_slope,
+    SONDE__REFERENCE(relu_grad_run),
+    .fast = sonde__kernel_relu_grad_fast,
     .halves = SONDE__HALVES_KEPT,
-    .half_kernels = relu_grad_half_kernels,
+    .half_kernels = sonde__kernel_relu_grad_half,
 };
-
-static sonde_err activation_infer(sonde__op_call *call, sonde__op_attrs *attrs,
-                                  sonde_diag *diag)
-{
-    (void)attrs;
-    SONDE__TRY(sonde__op_expect_float(&call->in[0].shape, "input", diag));
-    call->out[0].shape = call->in[0].shape;
-    return SONDE_OK;
-}
-
-static sonde_err gradient_infer(sonde__op_call *call, sonde__op_attrs *attrs,
-                                sonde_diag *diag)
-{
-    const sonde__op_shape *y = &call->in[1].shape;
-
-    (void)attrs;
-    SONDE__TRY(sonde__op_expect_float(y, "output", diag));
-    SONDE__TRY(sonde__op_expect_shape(&call->in[0].shape, y, "output gradient", diag));
-    call->out[0].shape = *y;
-    return SONDE_OK;
-}
 
 /* Defines the loops of an activation f(x) and of its slope as a function of y. */
 #define ACTIVATION(op, f, slope)                                                         \
@@ -132,16 +77,6 @@ static sonde_err gradient_infer(sonde__op_call *call, sonde__op_attrs *attrs,
         }                                                                                \
     }                                                                                    \
                                                                                          \
-    SONDE__KERNELS(op, NULL)                                                             \
-                                                                                         \
-    static void op##_gradient(const sonde__op_gradient_context *context)                 \
-    {                                                                                    \
-        const sonde__op_value in[] = {context->grad_out[0], context->out[0]};            \
-                                                                                         \
-        context->grad_in[0] =                                                            \
-            sonde__op_emit(context->graph, &sonde__op_##op##_grad, NULL, in, 2);         \
-    }                                                                                    \
-                                                                                         \
     static void op##_grad_run(const sonde__op_call *call, int part, int parts)           \
     {                                                                                    \
         const int64_t count = sonde__op_shape_count(&call->in[0].shape);                 \
@@ -153,39 +88,50 @@ static sonde_err gradient_infer(sonde__op_call *call, sonde__op_attrs *attrs,
             sonde__op_store(&call->out[0], i,                                            \
                             sonde__op_load(&call->in[0], i) * (slope));                  \
         }                                                                                \
-    }                                                                                    \
-                                                                                         \
-    SONDE__KERNELS(op##_grad, NULL)
+    }
 
 ACTIVATION(sigmoid, 1.0 / (1.0 + exp(-x)), y *(1.0 - y))
 ACTIVATION(tanh, tanh(x), 1.0 - y * y)
 
 const sonde__op_kind sonde__op_sigmoid = {
     .name = "Sigmoid",
-    SONDE__OPERANDS(1, 1, 1),
-    .infer = activation_infer,
-    .gradient = sigmoid_gradient,
-    .kernels = sigmoid_kernels,
+    SONDE__OPERANDS(none, 1, 1, 1),
+    .infer = sonde__op_infer_alike,
+    .backward = {&sonde__op_sigmoid_grad, "dA"},
+    SONDE__REFERENCE(sigmoid_run),
 };
 
 const sonde__op_kind sonde__op_tanh = {
     .name = "Tanh",
-    SONDE__OPERANDS(1, 1, 1),
-    .infer = activation_infer,
-    .gradient = tanh_gradient,
-    .kernels = tanh_kernels,
+    SONDE__OPERANDS(none, 1, 1, 1),
+    .infer = sonde__op_infer_alike,
+    .backward = {&sonde__op_tanh_grad, "dA"},
+    SONDE__REFERENCE(tanh_run),
 };
 
 const sonde__op_kind sonde__op_sigmoid_grad = {
     .name = "SigmoidGrad",
-    SONDE__OPERANDS(2, 2, 1),
-    .infer = gradient_infer,
-    .kernels = sigmoid_grad_kernels,
+    SONDE__OPERANDS(none, 2, 2, 1),
+    .infer = sonde__op_infer_slope,
+    SONDE__REFERENCE(sigmoid_grad_run),
 };
 
 const sonde__op_kind sonde__op_tanh_grad = {
     .name = "TanhGrad",
-    SONDE__OPERANDS(2, 2, 1),
-    .infer = gradient_infer,
-    .kernels = tanh_grad_kernels,
+    SONDE__OPERANDS(none, 2, 2, 1),
+    .infer = sonde__op_infer_slope,
+    SONDE__REFERENCE(tanh_grad_run),
 };
+
+/* --- layers ----------------------------------------------------------------------------- */
+
+const sonde__op_layer sonde__layer_relu = {
+    .name = "relu", .kind = &sonde__op_relu, .inputs = 1, .help = "max(x, 0)"};
+
+const sonde__op_layer sonde__layer_sigmoid = {.name = "sigmoid",
+                                              .kind = &sonde__op_sigmoid,
+                                              .inputs = 1,
+                                              .help = "1 / (1 + exp(-x))"};
+
+const sonde__op_layer sonde__layer_tanh = {
+    .name = "tanh", .kind = &sonde__op_tanh, .inputs = 1, .help = "tanh(x)"};

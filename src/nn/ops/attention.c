@@ -7,7 +7,7 @@
  *   dK = scale dS^T Q,  dmask = dS
  *
  * Attention has q (..., T, D), k (..., S, D), v (..., S, E) and makes y (..., T, E). With
- * attrs.groups heads, q is (N, T, H D), k (N, S, H D), v (N, S, H E), y (N, T, H E), and
+ * attrs.attention.heads heads, q is (N, T, H D), k (N, S, H D), v (N, S, H E), y (N, T, H E), and
  * head h has columns h D on. SelfAttention reads all three from one value (N, T, 3 H D).
  * The second output holds P, (..., T, S) or (N, H, T, S): it is there to be observed, and
  * the gradient reads it.
@@ -22,7 +22,7 @@
  * With half, products round their operands, P among them, and Y; P and the gradient of the
  * scores stay float32.
  *
- * attrs: groups, 0 for none; causal; scale, 0 for 1 / sqrt(D); number[0]; stream; half, wide.
+ * attrs: attention.
  */
 #include "base/fail.h"
 #include "nn/kernels/rows.h"
@@ -31,9 +31,6 @@
 
 #include <math.h>
 #include <string.h>
-
-extern const sonde__op_kind sonde__op_attention, sonde__op_attention_grad,
-    sonde__op_self_attention, sonde__op_self_attention_grad;
 
 static sonde_err expect_mask(const sonde__op_shape *mask, const sonde__op_shape *weights,
                              sonde_diag *diag)
@@ -90,7 +87,7 @@ static int self_attention_parts(const sonde__op_call *call, int max)
 static bool takes_part(const sonde__op_call *call, const sonde__operand *mask, int64_t i,
                        int64_t j, int64_t at, double *score)
 {
-    if (call->attrs->causal && j > i) {
+    if (call->attrs->attention.causal && j > i) {
         return false;
     }
     if (mask == NULL) {
@@ -204,7 +201,7 @@ static size_t part_scratch(const sonde__op_call *call, bool is_packed)
     const sonde__op_heads h = sonde__op_heads_of(call->in, call->attrs, is_packed);
 
     return sonde__op_head_scratch(call, &h) +
-           (call->attrs->number[0] > 0.0F ? sonde__op_head_bytes(&h) : 0);
+           (call->attrs->p > 0.0F ? sonde__op_head_bytes(&h) : 0);
 }
 
 static size_t product_scratch(const sonde__op_call *call, int parts)
@@ -221,7 +218,7 @@ static size_t self_product_scratch(const sonde__op_call *call, int parts)
 static void finish_row(const sonde__op_call *call, const sonde__op_heads *h,
                        int64_t number, int64_t i, const sonde__operand *mask)
 {
-    const bool causal = call->attrs->causal;
+    const bool causal = call->attrs->attention.causal;
     const int64_t at = (number * h->queries + i) * h->keys;
     const int64_t keys = causal && i + 1 < h->keys ? i + 1 : h->keys;
     float *row = (float *)call->out[1].data + at;
@@ -292,31 +289,8 @@ static void self_attention_products(const sonde__op_call *call, int part, int pa
     forward_products(call, part, parts, true);
 }
 
-#define FAST_ATTENTION(op, function, scratch_of)                                         \
-    static const sonde__op_kernel *const *op##_fast(void)                                \
-    {                                                                                    \
-        static const sonde__op_kernel gemm = {.name = "gemm",                            \
-                                              .accepts = is_f32,                         \
-                                              .scratch = (scratch_of),                   \
-                                              .parts = op##_parts,                       \
-                                              .run = (function)};                        \
-        static const sonde__op_kernel *const kernels[] = {&gemm, NULL};                  \
-                                                                                         \
-        return kernels;                                                                  \
-    }                                                                                    \
-                                                                                         \
-    SONDE__KERNELS(op, op##_fast)                                                        \
-                                                                                         \
-    static const sonde__op_kernel *const sonde__kernel_##op##_half[] = {                 \
-        &(const sonde__op_kernel){.name = "half",                                        \
-                                  .scratch = (scratch_of),                               \
-                                  .parts = op##_parts,                                   \
-                                  .run = (function)},                                    \
-        NULL};                                                                           \
-    SONDE__HALF_KERNELS(op)
-
-FAST_ATTENTION(attention, attention_products, product_scratch)
-FAST_ATTENTION(self_attention, self_attention_products, self_product_scratch)
+#define PRODUCTS(name, op, ...)                                                          \
+    SONDE__KERNEL(name, op##_products, .parts = op##_parts, .scratch = __VA_ARGS__)
 
 /* --- gradient ------------------------------------------------------------------------- */
 
@@ -355,22 +329,24 @@ static void self_attention_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_attention = {
     .name = "Attention",
-    SONDE__OPERANDS(3, 4, 2),
+    SONDE__OPERANDS(attention, 3, 4, 2),
     .out_names = {NULL, "Weights"},
     .infer = attention_infer,
     .gradient = attention_gradient,
-    .kernels = attention_kernels,
+    SONDE__REFERENCE(attention_run),
+    .own = PRODUCTS("gemm", attention, product_scratch, .accepts = is_f32),
     .halves = SONDE__HALVES_MADE,
-    .half_kernels = attention_half_kernels,
+    .half_kernels = PRODUCTS("half", attention, product_scratch),
 };
 
 const sonde__op_kind sonde__op_self_attention = {
     .name = "SelfAttention",
-    SONDE__OPERANDS(1, 2, 2),
+    SONDE__OPERANDS(attention, 1, 2, 2),
     .out_names = {NULL, "Weights"},
     .infer = self_attention_infer,
     .gradient = self_attention_gradient,
-    .kernels = self_attention_kernels,
+    SONDE__REFERENCE(self_attention_run),
+    .own = PRODUCTS("gemm", self_attention, self_product_scratch, .accepts = is_f32),
     .halves = SONDE__HALVES_MADE,
-    .half_kernels = self_attention_half_kernels,
+    .half_kernels = PRODUCTS("half", self_attention, self_product_scratch),
 };

@@ -9,8 +9,6 @@
 
 #include <string.h>
 
-extern const sonde__op_kind sonde__op_attention_grad, sonde__op_self_attention_grad;
-
 static bool is_f32(const sonde__op_call *call)
 {
     return call->in[0].shape.dtype == SONDE_F32;
@@ -205,7 +203,7 @@ static void products_of_scores(const grad_operands *g, int64_t number,
 static size_t part_scratch(const sonde__op_call *call, const sonde__op_heads *h)
 {
     return sonde__op_head_scratch(call, h) +
-           sonde__op_head_bytes(h) * (call->attrs->number[0] > 0.0F ? 2U : 1U);
+           sonde__op_head_bytes(h) * (call->attrs->p > 0.0F ? 2U : 1U);
 }
 
 static void grad_products(const sonde__op_call *call, int part, int parts, bool is_packed)
@@ -277,50 +275,29 @@ static size_t grad_scratch(const sonde__op_call *call, int parts)
     return part_scratch(call, &h) * (size_t)parts;
 }
 
-#define FAST_ATTENTION(op, function, scratch_of)                                         \
-    static const sonde__op_kernel *const *op##_fast(void)                                \
-    {                                                                                    \
-        static const sonde__op_kernel gemm = {.name = "gemm",                            \
-                                              .accepts = is_f32,                         \
-                                              .scratch = (scratch_of),                   \
-                                              .parts = op##_parts,                       \
-                                              .run = (function)};                        \
-        static const sonde__op_kernel *const kernels[] = {&gemm, NULL};                  \
-                                                                                         \
-        return kernels;                                                                  \
-    }                                                                                    \
-                                                                                         \
-    SONDE__KERNELS(op, op##_fast)                                                        \
-                                                                                         \
-    static const sonde__op_kernel *const sonde__kernel_##op##_half[] = {                 \
-        &(const sonde__op_kernel){.name = "half",                                        \
-                                  .scratch = (scratch_of),                               \
-                                  .parts = op##_parts,                                   \
-                                  .run = (function)},                                    \
-        NULL};                                                                           \
-    SONDE__HALF_KERNELS(op)
-
-FAST_ATTENTION(attention_grad, attention_grad_products, grad_scratch)
-FAST_ATTENTION(self_attention_grad, self_attention_grad_products, grad_scratch)
+#define PRODUCTS(name, op, ...)                                                          \
+    SONDE__KERNEL(name, op##_products, .parts = op##_parts, .scratch = __VA_ARGS__)
 
 /* --- rows ----------------------------------------------------------------------------- */
 
 const sonde__op_kind sonde__op_attention_grad = {
     .name = "AttentionGrad",
-    SONDE__OPERANDS(5, 5, 4),
+    SONDE__OPERANDS(attention, 5, 5, 4),
     .out_names = {NULL, "GradKey", "GradValue", "GradScores"},
     .infer = attention_grad_infer,
-    .kernels = attention_grad_kernels,
+    SONDE__REFERENCE(attention_grad_run),
+    .own = PRODUCTS("gemm", attention_grad, grad_scratch, .accepts = is_f32),
     .halves = SONDE__HALVES_MADE,
-    .half_kernels = attention_grad_half_kernels,
+    .half_kernels = PRODUCTS("half", attention_grad, grad_scratch),
 };
 
 const sonde__op_kind sonde__op_self_attention_grad = {
     .name = "SelfAttentionGrad",
-    SONDE__OPERANDS(3, 3, 2),
+    SONDE__OPERANDS(attention, 3, 3, 2),
     .out_names = {NULL, "GradScores"},
     .infer = self_attention_grad_infer,
-    .kernels = self_attention_grad_kernels,
+    SONDE__REFERENCE(self_attention_grad_run),
+    .own = PRODUCTS("gemm", self_attention_grad, grad_scratch, .accepts = is_f32),
     .halves = SONDE__HALVES_MADE,
-    .half_kernels = self_attention_grad_half_kernels,
+    .half_kernels = PRODUCTS("half", self_attention_grad, grad_scratch),
 };

@@ -65,10 +65,10 @@ static sonde__op_heads packed(const sonde__op_shape *x, int64_t count)
 sonde__op_heads sonde__op_heads_of(const sonde__operand *operands,
                                    const sonde__op_attrs *attrs, bool is_packed)
 {
-    return is_packed ? packed(&operands[0].shape, attrs->groups)
-           : attrs->groups > 0
+    return is_packed ? packed(&operands[0].shape, attrs->attention.heads)
+           : attrs->attention.heads > 0
                ? in_columns(&operands[0].shape, &operands[1].shape, &operands[2].shape,
-                            attrs->groups)
+                            attrs->attention.heads)
                : of_matrices(&operands[0].shape, &operands[1].shape, &operands[2].shape);
 }
 
@@ -86,12 +86,12 @@ static sonde_err refuse_shapes(const sonde__operand *operands, const char *expec
 static sonde_err expect_heads(const sonde__op_attrs *attrs, int64_t width,
                               sonde_diag *diag)
 {
-    if (attrs->groups >= 1 && width % attrs->groups == 0) {
+    if (attrs->attention.heads >= 1 && width % attrs->attention.heads == 0) {
         return SONDE_OK;
     }
     return sonde__fail(diag, SONDE_ESHAPE, NULL, "heads that divide the width",
-                       "%lld heads over a width of %lld", (long long)attrs->groups,
-                       (long long)width);
+                       "%lld heads over a width of %lld",
+                       (long long)attrs->attention.heads, (long long)width);
 }
 
 /* q, k, v at operands. */
@@ -103,15 +103,16 @@ static sonde_err expect_three(const sonde__operand *operands,
                           *v = &operands[2].shape;
     const int last = q->rank - 1;
     sonde_dtype dtype = q->dtype;
-    const char *form = attrs->groups > 0 ? "(N, T, H D), (N, S, H D), (N, S, H E)"
-                                         : "(..., T, D), (..., S, D), (..., S, E)";
+    const char *form = attrs->attention.heads > 0
+                           ? "(N, T, H D), (N, S, H D), (N, S, H E)"
+                           : "(..., T, D), (..., S, D), (..., S, E)";
 
     for (int i = 0; i < 3; i++) {
         SONDE__TRY(sonde__op_expect_float(&operands[i].shape, names[i], diag));
         SONDE__TRY(sonde__op_expect_product(attrs, q, &operands[i].shape, names[i],
                                             &dtype, diag));
         if (operands[i].shape.rank != q->rank || q->rank < 2 ||
-            (attrs->groups > 0 && q->rank != 3)) {
+            (attrs->attention.heads > 0 && q->rank != 3)) {
             return refuse_shapes(operands, form, diag);
         }
     }
@@ -123,7 +124,7 @@ static sonde_err expect_three(const sonde__operand *operands,
     if (k->dim[last] != q->dim[last] || v->dim[last - 1] != k->dim[last - 1]) {
         return refuse_shapes(operands, form, diag);
     }
-    if (attrs->groups > 0) {
+    if (attrs->attention.heads > 0) {
         SONDE__TRY(expect_heads(attrs, q->dim[2], diag));
         SONDE__TRY(expect_heads(attrs, v->dim[2], diag));
     }
@@ -160,7 +161,7 @@ sonde_err sonde__op_attention_shapes(const sonde__operand *operands,
     y->dim[y->rank - 1] = h.heads * h.width;
     weights->dim[weights->rank - 2] = h.queries;
     weights->dim[weights->rank - 1] = h.keys;
-    if (attrs->groups > 0) {
+    if (attrs->attention.heads > 0) {
         *weights = (sonde__op_shape){.dtype = weights->dtype,
                                      .rank = 4,
                                      .dim = {h.batches, h.heads, h.queries, h.keys}};
@@ -170,7 +171,8 @@ sonde_err sonde__op_attention_shapes(const sonde__operand *operands,
 }
 double sonde__op_attention_scale(const sonde__op_attrs *attrs, const sonde__op_heads *h)
 {
-    return attrs->scale != 0.0F ? (double)attrs->scale : 1.0 / sqrt((double)h->depth);
+    return attrs->attention.scale != 0.0F ? (double)attrs->attention.scale
+                                          : 1.0 / sqrt((double)h->depth);
 }
 
 /* In double, which no shape overflows. */

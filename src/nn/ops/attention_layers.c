@@ -2,10 +2,6 @@
  * attention_layers.c - attention as a layer, and layers of several ops around it:
  * multihead_attention and transformer_encoder_layer, with the parameters, names and initial values of
  * torch.nn.MultiheadAttention and torch.nn.TransformerEncoderLayer, both with batch_first.
- *
- * attrs: groups the heads; causal, bias; kernel[0] the width of the feed-forward part;
- * affine whether norms come first; choice its activation; eps of the norms; number[0] the
- * probability of dropout.
  */
 #include "base/fail.h"
 #include "nn/ops/common.h"
@@ -13,11 +9,6 @@
 
 #include <math.h>
 #include <string.h>
-
-extern const sonde__op_kind sonde__op_attention, sonde__op_self_attention,
-    sonde__op_slice, sonde__op_gelu, sonde__op_layer_norm, sonde__op_dropout;
-extern const sonde__op_layer sonde__layer_scaled_dot_product_attention,
-    sonde__layer_multihead_attention, sonde__layer_transformer_encoder_layer;
 
 /* --- scaled_dot_product_attention ----------------------------------------------------- */
 
@@ -32,14 +23,14 @@ const sonde__op_layer sonde__layer_scaled_dot_product_attention = {
     .kind = &sonde__op_attention,
     .inputs = 3,
     .optional = 1,
-    .fields = {SONDE__FIELD("is_causal", SONDE__FIELD_FLAG, causal, 0.0, 0, 1),
+    .fields = {SONDE__FIELD("is_causal", SONDE__FIELD_FLAG, attention.causal, 0.0, 0, 1),
                {.key = "scale",
-                .offset = offsetof(sonde__op_attrs, scale),
+                .offset = offsetof(sonde__op_attrs, attention.scale),
                 .fallback = 0.0,
                 .least = 0.0,
                 .most = 1e6,
                 .fallback_text = "1 / √D"},
-               SONDE__FIELD("dropout_p", SONDE__FIELD_NUMBER, number[0], 0.0, 0, 1)},
+               SONDE__FIELD("dropout_p", SONDE__FIELD_NUMBER, p, 0.0, 0, 1)},
     .help = "softmax(scale Q Kᵀ + mask) V of queries, keys, values and, if given, a mask",
     .build = build_attention,
 };
@@ -50,7 +41,7 @@ const sonde__op_layer sonde__layer_scaled_dot_product_attention = {
 static sonde__op_value emit_rows(const sonde__op_builder *builder, sonde__op_value w,
                                  int64_t first, int64_t end)
 {
-    const sonde__op_attrs attrs = {.kernel = {first, end}, .stride = {1, 0}};
+    const sonde__op_attrs attrs = {.slice = {.start = first, .end = end}};
 
     return w == 0 ? 0 : builder->emit(builder, &sonde__op_slice, &attrs, &w, 1);
 }
@@ -65,11 +56,11 @@ static bool check_input(const sonde__op_builder *builder, const sonde__op_attrs 
         SONDE_OK) {
         return false;
     }
-    if (attrs->groups < 1 || shape->dim[2] % attrs->groups != 0) {
+    if (attrs->attention.heads < 1 || shape->dim[2] % attrs->attention.heads != 0) {
         (void)sonde__fail(builder->diag, SONDE_ESHAPE, NULL,
                           "heads that divide the width",
-                          "%lld heads over a width of %lld", (long long)attrs->groups,
-                          (long long)shape->dim[2]);
+                          "%lld heads over a width of %lld",
+                          (long long)attrs->attention.heads, (long long)shape->dim[2]);
         return false;
     }
     return true;
@@ -83,10 +74,8 @@ typedef struct attention_tensors {
 /* What Attention reads of a layer's attrs. */
 static sonde__op_attrs attrs_of_heads(const sonde__op_attrs *attrs)
 {
-    return (sonde__op_attrs){.groups = attrs->groups,
-                             .causal = attrs->causal,
-                             .number = {attrs->number[0]},
-                             .stream = attrs->stream};
+    return (sonde__op_attrs){
+        .attention = attrs->attention, .p = attrs->p, .stream = attrs->stream};
 }
 
 static sonde__op_value self_attend(const sonde__op_builder *builder,
@@ -174,14 +163,16 @@ static int multihead_params(const sonde__op_shape *x, const sonde__op_attrs *att
     static const char *const names[4] = {"in_proj_weight", "in_proj_bias",
                                          "out_proj.weight", "out_proj.bias"};
 
-    return x->rank == 3 ? attention_params(x->dim[2], attrs->bias, names, params) : 0;
+    return x->rank == 3
+               ? attention_params(x->dim[2], attrs->attention.bias, names, params)
+               : 0;
 }
 
 /* One input, or query, key and value; and after them a mask. */
 static sonde__op_value build_multihead(const sonde__op_builder *builder,
                                        sonde__op_attrs *attrs, const sonde__op_value *in)
 {
-    const attention_tensors t = tensors_at(in + MOST_INPUTS, attrs->bias);
+    const attention_tensors t = tensors_at(in + MOST_INPUTS, attrs->attention.bias);
     const bool one = in[2] == 0;
     const bool self = one || (in[1] == in[0] && in[2] == in[0]);
 
@@ -194,16 +185,17 @@ static sonde__op_value build_multihead(const sonde__op_builder *builder,
                 : cross_attend(builder, attrs, in, &t);
 }
 
-#define DROPOUT SONDE__FIELD("dropout", SONDE__FIELD_NUMBER, number[0], 0.0, 0, 1)
-#define CAUSAL SONDE__FIELD("is_causal", SONDE__FIELD_FLAG, causal, 0.0, 0, 1)
-#define BIAS SONDE__FIELD("bias", SONDE__FIELD_FLAG, bias, 1.0, 0, 1)
+#define DROPOUT SONDE__FIELD("dropout", SONDE__FIELD_NUMBER, p, 0.0, 0, 1)
+#define CAUSAL SONDE__FIELD("is_causal", SONDE__FIELD_FLAG, attention.causal, 0.0, 0, 1)
+#define BIAS SONDE__FIELD("bias", SONDE__FIELD_FLAG, attention.bias, 1.0, 0, 1)
 
 const sonde__op_layer sonde__layer_multihead_attention = {
     .name = "multihead_attention",
     .kind = &sonde__op_self_attention,
     .inputs = 1,
     .optional = 3,
-    .fields = {SONDE__FIELD("num_heads", SONDE__FIELD_WHOLE, groups, (double)NAN, 1, 1e6),
+    .fields = {SONDE__FIELD("num_heads", SONDE__FIELD_WHOLE, attention.heads, (double)NAN,
+                            1, 1e6),
                DROPOUT, BIAS, CAUSAL},
     .help =
         "attention of (N, T, E) to itself, or of a query to key and value, in heads; a "
@@ -241,9 +233,9 @@ static sonde__op_value emit_norm(const sonde__op_builder *builder,
                                  sonde__op_value weight, sonde__op_value bias)
 {
     const sonde__op_attrs norm = {
-        .rank = 1,
-        .dims = {sonde__op_value_shape(builder->graph, x)->dim[2]},
-        .eps = attrs->eps};
+        .norm = {.rank = 1,
+                 .dims = {sonde__op_value_shape(builder->graph, x)->dim[2]},
+                 .eps = attrs->attention.eps}};
     const sonde__op_value in[] = {x, weight, bias};
 
     return x == 0 ? 0
@@ -256,10 +248,9 @@ static sonde__op_value emit_dropout(const sonde__op_builder *builder,
                                     const sonde__op_attrs *attrs, sonde__op_value x,
                                     uint64_t place)
 {
-    const sonde__op_attrs drop = {.number = {attrs->number[0]},
-                                  .stream = attrs->stream + place};
+    const sonde__op_attrs drop = {.p = attrs->p, .stream = attrs->stream + place};
 
-    return x == 0 || attrs->number[0] == 0.0F
+    return x == 0 || attrs->p == 0.0F
                ? x
                : builder->emit(builder, &sonde__op_dropout, &drop, &x, 1);
 }
@@ -268,13 +259,13 @@ static sonde__op_value feed_forward(const sonde__op_builder *builder,
                                     const sonde__op_attrs *attrs, sonde__op_value x,
                                     const encoder_tensors *t)
 {
-    static const sonde__op_attrs by_erf = {.choice = 0};
+    static const sonde__op_attrs by_erf = {.function = {.variant = 0}};
     const sonde__op_value wide = sonde__op_emit_linear(builder, x, t->w1, t->b1);
 
     if (wide == 0) {
         return 0;
     }
-    sonde__op_value y = attrs->choice == 0
+    sonde__op_value y = attrs->attention.activation == 0
                             ? builder->emit(builder, &sonde__op_relu, NULL, &wide, 1)
                             : builder->emit(builder, &sonde__op_gelu, &by_erf, &wide, 1);
     y = emit_dropout(builder, attrs, y, 2);
@@ -294,13 +285,13 @@ static sonde__op_value build_encoder(const sonde__op_builder *builder,
                                      sonde__op_attrs *attrs, const sonde__op_value *in)
 {
     enum { INPUTS = 2 };
-    const encoder_tensors t = encoder_at(in + INPUTS, attrs->bias);
+    const encoder_tensors t = encoder_at(in + INPUTS, attrs->attention.bias);
     sonde__op_value x = in[0], inner = 0;
 
     if (!check_input(builder, attrs, x)) {
         return 0;
     }
-    if (attrs->affine) { /* norms first */
+    if (attrs->attention.norm_first) { /* norms first */
         inner = emit_norm(builder, attrs, x, t.norm1, t.shift1);
         inner = inner == 0 ? 0 : self_attend(builder, attrs, inner, &t.attention, in[1]);
         x = emit_sum(builder, x, emit_dropout(builder, attrs, inner, 1));
@@ -321,7 +312,8 @@ static int encoder_params(const sonde__op_shape *x, const sonde__op_attrs *attrs
     static const char *const names[4] = {
         "self_attn.in_proj_weight", "self_attn.in_proj_bias", "self_attn.out_proj.weight",
         "self_attn.out_proj.bias"};
-    const int64_t width = x->rank == 3 ? x->dim[2] : 1, wide = attrs->kernel[0];
+    const int64_t width = x->rank == 3 ? x->dim[2] : 1,
+                  wide = attrs->attention.dim_feedforward;
     const float narrow_bound = (float)(1.0 / sqrt((double)width));
     const float wide_bound = (float)(1.0 / sqrt((double)wide));
     const sonde__op_param rest[] = {
@@ -344,9 +336,9 @@ static int encoder_params(const sonde__op_shape *x, const sonde__op_attrs *attrs
     if (x->rank != 3) {
         return 0;
     }
-    int count = attention_params(width, attrs->bias, names, params);
+    int count = attention_params(width, attrs->attention.bias, names, params);
     for (int i = 0; i < 8; i++) {
-        if (attrs->bias || i % 2 == 0) {
+        if (attrs->attention.bias || i % 2 == 0) {
             params[count] = rest[i];
             params[count++].role = i % 2 == 0 ? SONDE_ROLE_WEIGHT : SONDE_ROLE_BIAS;
         }
@@ -359,14 +351,16 @@ const sonde__op_layer sonde__layer_transformer_encoder_layer = {
     .kind = &sonde__op_self_attention,
     .inputs = 1,
     .optional = 1,
-    .fields = {SONDE__FIELD("nhead", SONDE__FIELD_WHOLE, groups, (double)NAN, 1, 1e6),
-               SONDE__FIELD("dim_feedforward", SONDE__FIELD_WHOLE, kernel[0], 2048.0, 1,
-                            1e7),
-               SONDE__FIELD_CHOICE("activation", choice, "relu", "gelu"),
-               SONDE__FIELD("layer_norm_eps", SONDE__FIELD_NUMBER, eps, 1e-5, 0,
+    .fields = {SONDE__FIELD("nhead", SONDE__FIELD_WHOLE, attention.heads, (double)NAN, 1,
+                            1e6),
+               SONDE__FIELD("dim_feedforward", SONDE__FIELD_WHOLE,
+                            attention.dim_feedforward, 2048.0, 1, 1e7),
+               SONDE__FIELD_CHOICE("activation", attention.activation, "relu", "gelu"),
+               SONDE__FIELD("layer_norm_eps", SONDE__FIELD_NUMBER, attention.eps, 1e-5, 0,
                             (double)INFINITY),
-               SONDE__FIELD("norm_first", SONDE__FIELD_FLAG, affine, 0.0, 0, 1), DROPOUT,
-               BIAS, CAUSAL},
+               SONDE__FIELD("norm_first", SONDE__FIELD_FLAG, attention.norm_first, 0.0, 0,
+                            1),
+               DROPOUT, BIAS, CAUSAL},
     .help = "attention and a feed-forward part, each added to its input and normalised; "
             "a second input is the mask",
     .params = encoder_params,

@@ -6,22 +6,17 @@
  *                       ceil((i + 1) H / n) - 1
  *
  * as torch.nn.functional.avg_pool2d (without ceil_mode) and adaptive_avg_pool2d. Elements
- * of the padding are 0; they count if attrs.include_pad, otherwise a window is divided by
+ * of the padding are 0; they count if attrs.window.include_pad, otherwise a window is divided by
  * its elements in x. The gradient of an element is the sum, over the windows that hold it,
  * of dy / elements.
  *
- * attrs: kernel, stride (0: as kernel), padding, include_pad; of the adaptive one kernel
- * is the size of y; of the gradients, the shape of x in dims.
+ * attrs: window.
  */
 #include "base/fail.h"
 #include "nn/ops/common.h"
 #include "nn/ops/layer_row.h"
 
 #include <math.h>
-
-extern const sonde__op_kind sonde__op_avg_pool2d, sonde__op_avg_pool2d_grad,
-    sonde__op_adaptive_avg_pool2d, sonde__op_adaptive_avg_pool2d_grad;
-extern const sonde__op_layer sonde__layer_avg_pool2d, sonde__layer_adaptive_avg_pool2d;
 
 /* A window along one dimension: from first, and its elements in x and in all. */
 typedef struct range {
@@ -32,8 +27,9 @@ typedef struct range {
 static range window(const sonde__op_attrs *attrs, bool adaptive, int d, int64_t i,
                     int64_t extent)
 {
-    const int64_t size = attrs->kernel[d];
-    int64_t first = i * attrs->stride[d] - attrs->padding[d], last = first + size;
+    const int64_t size = attrs->window.kernel[d];
+    int64_t first = i * attrs->window.stride[d] - attrs->window.padding[d],
+            last = first + size;
 
     if (adaptive) {
         first = i * extent / size;
@@ -41,7 +37,7 @@ static range window(const sonde__op_attrs *attrs, bool adaptive, int d, int64_t 
     }
     return (range){.first = first < 0 ? 0 : first,
                    .last = last > extent ? extent : last,
-                   .all = attrs->include_pad && !adaptive ? size : 0};
+                   .all = attrs->window.include_pad && !adaptive ? size : 0};
 }
 
 static double elements_of(range h, range w)
@@ -60,12 +56,14 @@ static sonde_err avg_pool2d_infer(sonde__op_call *call, sonde__op_attrs *attrs,
     SONDE__TRY(sonde__op_expect_rank(x, 4, "input", "(N, C, H, W)", diag));
     call->out[0].shape = *x;
     for (int d = 0; d < 2; d++) {
-        attrs->dilation[d] = 1;
-        attrs->stride[d] = attrs->stride[d] == 0 ? attrs->kernel[d] : attrs->stride[d];
-        if (attrs->padding[d] * 2 > attrs->kernel[d]) {
+        attrs->window.dilation[d] = 1;
+        attrs->window.stride[d] = attrs->window.stride[d] == 0 ? attrs->window.kernel[d]
+                                                               : attrs->window.stride[d];
+        if (attrs->window.padding[d] * 2 > attrs->window.kernel[d]) {
             return sonde__fail(diag, SONDE_EINVAL, NULL, "at most half of the kernel",
                                "padding %lld of kernel %lld",
-                               (long long)attrs->padding[d], (long long)attrs->kernel[d]);
+                               (long long)attrs->window.padding[d],
+                               (long long)attrs->window.kernel[d]);
         }
         SONDE__TRY(sonde__op_window_count(attrs, d, x->dim[2 + d],
                                           &call->out[0].shape.dim[2 + d], diag));
@@ -81,11 +79,11 @@ static sonde_err adaptive_infer(sonde__op_call *call, sonde__op_attrs *attrs,
     SONDE__TRY(sonde__op_expect_rank(x, 4, "input", "(N, C, H, W)", diag));
     call->out[0].shape = *x;
     for (int d = 0; d < 2; d++) {
-        if (attrs->kernel[d] < 1) {
+        if (attrs->window.kernel[d] < 1) {
             return sonde__fail(diag, SONDE_EINVAL, NULL, "at least 1", "output_size %lld",
-                               (long long)attrs->kernel[d]);
+                               (long long)attrs->window.kernel[d]);
         }
-        call->out[0].shape.dim[2 + d] = attrs->kernel[d];
+        call->out[0].shape.dim[2 + d] = attrs->window.kernel[d];
     }
     return sonde__op_expect_size(&call->out[0].shape, "output", diag);
 }
@@ -132,31 +130,16 @@ static void adaptive_avg_pool2d_run(const sonde__op_call *call, int part, int pa
 
 /* --- gradient ------------------------------------------------------------------------- */
 
-/* dy must have the shape that the op makes of x. */
-static sonde_err pool_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs,
-                                 bool adaptive, sonde_diag *diag)
-{
-    sonde__op_call forward = {.in_count = 1, .out_count = 1};
-
-    SONDE__TRY(sonde__op_expect_dims(attrs, 4, call->in[0].shape.dtype, "input",
-                                     &call->out[0].shape, diag));
-    forward.in[0].shape = call->out[0].shape;
-    SONDE__TRY(adaptive ? adaptive_infer(&forward, attrs, diag)
-                        : avg_pool2d_infer(&forward, attrs, diag));
-    return sonde__op_expect_shape(&call->in[0].shape, &forward.out[0].shape,
-                                  "output gradient", diag);
-}
-
 static sonde_err avg_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                 sonde_diag *diag)
 {
-    return pool_grad_infer(call, attrs, false, diag);
+    return sonde__op_infer_shaped(call, attrs, avg_pool2d_infer, diag);
 }
 
 static sonde_err adaptive_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                      sonde_diag *diag)
 {
-    return pool_grad_infer(call, attrs, true, diag);
+    return sonde__op_infer_shaped(call, attrs, adaptive_infer, diag);
 }
 
 static double grad_at(const sonde__op_call *call, bool adaptive, int64_t n, int64_t c,
@@ -204,57 +187,39 @@ static void adaptive_avg_pool2d_grad_run(const sonde__op_call *call, int part, i
     sonde__op_store_all(call, adaptive_grad_at);
 }
 
-static void avg_gradient(const sonde__op_gradient_context *context)
-{
-    context->grad_in[0] = sonde__op_emit_shaped(context, &sonde__op_avg_pool2d_grad,
-                                                context->in[0], context->grad_out, 1);
-}
-
-static void adaptive_gradient(const sonde__op_gradient_context *context)
-{
-    context->grad_in[0] =
-        sonde__op_emit_shaped(context, &sonde__op_adaptive_avg_pool2d_grad,
-                              context->in[0], context->grad_out, 1);
-}
-
 /* --- rows ----------------------------------------------------------------------------- */
-
-SONDE__KERNELS(avg_pool2d, NULL)
-SONDE__KERNELS(avg_pool2d_grad, NULL)
-SONDE__KERNELS(adaptive_avg_pool2d, NULL)
-SONDE__KERNELS(adaptive_avg_pool2d_grad, NULL)
 
 const sonde__op_kind sonde__op_avg_pool2d = {
     .name = "AvgPool2d",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(window, 1, 1, 1),
     .infer = avg_pool2d_infer,
-    .gradient = avg_gradient,
-    .kernels = avg_pool2d_kernels,
+    .backward = {&sonde__op_avg_pool2d_grad, "d", 0, true},
+    SONDE__REFERENCE(avg_pool2d_run),
     .halves = SONDE__HALVES_KEPT,
 };
 
 const sonde__op_kind sonde__op_avg_pool2d_grad = {
     .name = "AvgPool2dGrad",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(window, 1, 1, 1),
     .infer = avg_grad_infer,
-    .kernels = avg_pool2d_grad_kernels,
+    SONDE__REFERENCE(avg_pool2d_grad_run),
     .halves = SONDE__HALVES_TAKEN,
 };
 
 const sonde__op_kind sonde__op_adaptive_avg_pool2d = {
     .name = "AdaptiveAvgPool2d",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(window, 1, 1, 1),
     .infer = adaptive_infer,
-    .gradient = adaptive_gradient,
-    .kernels = adaptive_avg_pool2d_kernels,
+    .backward = {&sonde__op_adaptive_avg_pool2d_grad, "d", 0, true},
+    SONDE__REFERENCE(adaptive_avg_pool2d_run),
     .halves = SONDE__HALVES_KEPT,
 };
 
 const sonde__op_kind sonde__op_adaptive_avg_pool2d_grad = {
     .name = "AdaptiveAvgPool2dGrad",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(window, 1, 1, 1),
     .infer = adaptive_grad_infer,
-    .kernels = adaptive_avg_pool2d_grad_kernels,
+    SONDE__REFERENCE(adaptive_avg_pool2d_grad_run),
     .halves = SONDE__HALVES_TAKEN,
 };
 
@@ -262,17 +227,17 @@ const sonde__op_layer sonde__layer_avg_pool2d = {
     .name = "avg_pool2d",
     .kind = &sonde__op_avg_pool2d,
     .inputs = 1,
-    .fields = {SONDE__FIELD("kernel_size", SONDE__FIELD_PAIR, kernel, (double)NAN, 1,
-                            1 << 20),
+    .fields = {SONDE__FIELD("kernel_size", SONDE__FIELD_PAIR, window.kernel, (double)NAN,
+                            1, 1 << 20),
                {.key = "stride",
                 .kind = SONDE__FIELD_PAIR,
-                .offset = offsetof(sonde__op_attrs, stride),
+                .offset = offsetof(sonde__op_attrs, window.stride),
                 .least = 1,
                 .most = 1 << 20,
                 .fallback_text = "kernel_size"},
-               SONDE__FIELD("padding", SONDE__FIELD_PAIR, padding, 0, 0, 1 << 20),
-               SONDE__FIELD("count_include_pad", SONDE__FIELD_FLAG, include_pad, 1.0, 0,
-                            1)},
+               SONDE__FIELD("padding", SONDE__FIELD_PAIR, window.padding, 0, 0, 1 << 20),
+               SONDE__FIELD("count_include_pad", SONDE__FIELD_FLAG, window.include_pad,
+                            1.0, 0, 1)},
     .help = "the mean of each window",
 };
 
@@ -280,7 +245,7 @@ const sonde__op_layer sonde__layer_adaptive_avg_pool2d = {
     .name = "adaptive_avg_pool2d",
     .kind = &sonde__op_adaptive_avg_pool2d,
     .inputs = 1,
-    .fields = {SONDE__FIELD("output_size", SONDE__FIELD_PAIR, kernel, (double)NAN, 1,
-                            1 << 20)},
+    .fields = {SONDE__FIELD("output_size", SONDE__FIELD_PAIR, window.kernel, (double)NAN,
+                            1, 1 << 20)},
     .help = "the mean of each of output_size windows",
 };

@@ -27,9 +27,10 @@
  * ReLU as it makes y, and y only where it is needed. Of x, y and their gradients in
  * bfloat16 or float16 everything else is float32.
  *
- * in: x, then weight and bias if attrs.affine, then running_mean, running_var and
- * num_batches_tracked (int64) if attrs.track.
- * attrs: eps, number[0] the momentum (NaN: None), affine, track, training.
+ * in: x, then weight and bias if attrs.norm.affine, then running_mean, running_var and
+ * num_batches_tracked (int64) if attrs.norm.track.
+ *
+ * attrs: norm.
  */
 #include "base/fail.h"
 #include "nn/kernels/fast.h"
@@ -38,9 +39,6 @@
 #include "nn/ops/layer_row.h"
 
 #include <math.h>
-
-extern const sonde__op_kind sonde__op_batch_norm_grad, sonde__op_batch_norm_track;
-extern const sonde__op_layer sonde__layer_batch_norm;
 
 /* --- shapes --------------------------------------------------------------------------- */
 
@@ -81,10 +79,15 @@ static sonde_err batch_norm_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                              "running_var", "num_batches_tracked"};
     static const sonde__op_shape counter = {.dtype = SONDE_I64, .rank = 0};
     const sonde__op_shape *x = &call->in[0].shape;
-    const int skipped = attrs->affine ? 0 : 2;
+    const int skipped = attrs->norm.affine ? 0 : 2;
     sonde__op_shape channels = {0};
 
     SONDE__TRY(expect_channels(x, &channels, diag));
+    if (call->in_count < (attrs->norm.affine ? 3 : 1) + (attrs->norm.track ? 3 : 0)) {
+        return sonde__fail(diag, SONDE_EINVAL, NULL,
+                           "two tensors if affine, three if it tracks", "%d inputs",
+                           call->in_count);
+    }
     for (int i = 1; i < call->in_count && i + skipped <= NAMES; i++) {
         const int name = i - 1 + skipped;
 
@@ -131,15 +134,15 @@ static void batch_norm_run(const sonde__op_call *call, int part, int parts)
 {
     const sonde__op_attrs *attrs = call->attrs;
     const channel_count n = channels_of(&call->in[0].shape);
-    const int running = attrs->affine ? 3 : 1;
+    const int running = attrs->norm.affine ? 3 : 1;
 
     (void)part, (void)parts;
     for (int64_t c = 0; c < n.channels; c++) {
-        const double weight = attrs->affine ? sonde__op_load(&call->in[1], c) : 1.0;
-        const double bias = attrs->affine ? sonde__op_load(&call->in[2], c) : 0.0;
+        const double weight = attrs->norm.affine ? sonde__op_load(&call->in[1], c) : 1.0;
+        const double bias = attrs->norm.affine ? sonde__op_load(&call->in[2], c) : 0.0;
         double mean = 0.0, var = 0.0;
 
-        if (attrs->track && !attrs->training) {
+        if (attrs->norm.track && !attrs->training) {
             mean = sonde__op_load(&call->in[running], c);
             var = sonde__op_load(&call->in[running + 1], c);
         } else {
@@ -151,7 +154,7 @@ static void batch_norm_run(const sonde__op_call *call, int part, int parts)
             for (int64_t i = 0; i < n.inner; i++) {
                 const int64_t k = element_at(&n, s, c) + i;
                 const double z = (sonde__op_load(&call->in[0], k) - mean) /
-                                 sqrt(var + (double)attrs->eps);
+                                 sqrt(var + (double)attrs->norm.eps);
 
                 sonde__op_store(&call->out[0], k, z * weight + bias);
             }
@@ -159,14 +162,11 @@ static void batch_norm_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(batch_norm, sonde__kernel_batch_norm_fast)
-SONDE__HALF_KERNELS(batch_norm)
-
 static void batch_norm_gradient(const sonde__op_gradient_context *context)
 {
     const sonde__op_value in[] = {context->grad_out[0], context->in[0], context->out[1],
                                   context->out[2], context->in[1]};
-    const bool affine = context->attrs->affine;
+    const bool affine = context->attrs->norm.affine;
 
     if (context->grad_out[0] == 0) {
         return; /* something reads the statistics only */
@@ -181,14 +181,14 @@ static void batch_norm_gradient(const sonde__op_gradient_context *context)
 static void batch_norm_track(sonde__op_graph *graph, const sonde__op_attrs *attrs,
                              const sonde__op_value *in, const sonde__op_value *out)
 {
-    const sonde__op_value *running = &in[attrs->affine ? 3 : 1];
+    const sonde__op_value *running = &in[attrs->norm.affine ? 3 : 1];
     const sonde__op_shape *x = sonde__op_value_shape(graph, in[0]);
     sonde__op_attrs with = *attrs;
 
-    if (attrs->track) {
-        with.rank = x->rank;
+    if (attrs->norm.track) {
+        with.norm.rank = x->rank;
         for (int i = 0; i < x->rank; i++) {
-            with.dims[i] = x->dim[i];
+            with.norm.dims[i] = x->dim[i];
         }
         (void)sonde__op_emit(
             graph, &sonde__op_batch_norm_track, &with,
@@ -199,14 +199,15 @@ static void batch_norm_track(sonde__op_graph *graph, const sonde__op_attrs *attr
 
 const sonde__op_kind sonde__op_batch_norm = {
     .name = "BatchNorm",
-    SONDE__OPERANDS(1, 6, 3),
+    SONDE__OPERANDS(norm, 1, 6, 3),
     .out_names = {NULL, "Mean", "Variance"},
     .infer = batch_norm_infer,
     .gradient = batch_norm_gradient,
     .track = batch_norm_track,
-    .kernels = batch_norm_kernels,
+    SONDE__REFERENCE(batch_norm_run),
+    .fast = sonde__kernel_batch_norm_fast,
     .halves = SONDE__HALVES_LED,
-    .half_kernels = batch_norm_half_kernels,
+    .half_kernels = sonde__kernel_batch_norm_half,
     .optional_out = 6,
 };
 
@@ -239,17 +240,15 @@ static void batch_norm_relu_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(batch_norm_relu, sonde__kernel_batch_norm_relu_fast)
-SONDE__HALF_KERNELS(batch_norm_relu)
-
 const sonde__op_kind sonde__op_batch_norm_relu = {
     .name = "BatchNormRelu",
-    SONDE__OPERANDS(1, 6, 4),
+    SONDE__OPERANDS(norm, 1, 6, 4),
     .out_names = {NULL, "Mean", "Variance", "Relu"},
     .infer = batch_norm_relu_infer,
-    .kernels = batch_norm_relu_kernels,
+    SONDE__REFERENCE(batch_norm_relu_run),
+    .fast = sonde__kernel_batch_norm_relu_fast,
     .halves = SONDE__HALVES_LED,
-    .half_kernels = batch_norm_relu_half_kernels,
+    .half_kernels = sonde__kernel_batch_norm_relu_half,
     .optional_out = 7,
 };
 
@@ -282,11 +281,11 @@ static void batch_norm_track_run(const sonde__op_call *call, int part, int parts
     const sonde__op_attrs *attrs = call->attrs;
     const int64_t channels = call->in[0].shape.dim[0];
     int64_t *batches = call->in[COUNT].data;
-    double elements = 1.0, factor = (double)attrs->number[0];
+    double elements = 1.0, factor = (double)attrs->norm.momentum;
 
     (void)part, (void)parts;
-    for (int i = 0; i < attrs->rank; i++) {
-        elements *= i == 1 ? 1.0 : (double)attrs->dims[i];
+    for (int i = 0; i < attrs->norm.rank; i++) {
+        elements *= i == 1 ? 1.0 : (double)attrs->norm.dims[i];
     }
     *batches += 1;
     if (isnan(factor)) {
@@ -304,14 +303,12 @@ static void batch_norm_track_run(const sonde__op_call *call, int part, int parts
     }
 }
 
-SONDE__KERNELS(batch_norm_track, NULL)
-
 const sonde__op_kind sonde__op_batch_norm_track = {
     .name = "BatchNormTrack",
-    SONDE__OPERANDS(5, 5, 3),
+    SONDE__OPERANDS(norm, 5, 5, 3),
     .out_names = {NULL, "RunningVar", "Batches"},
     .infer = batch_norm_track_infer,
-    .kernels = batch_norm_track_kernels,
+    SONDE__REFERENCE(batch_norm_track_run),
     .alias = {1, 2, 3},
 };
 
@@ -342,7 +339,7 @@ static void grad_of_channel(const sonde__op_call *call, const channel_count *n, 
     const double count = (double)(n->samples * n->inner);
     const double mean = sonde__op_load(&call->in[MEAN], c);
     const double rstd =
-        1.0 / sqrt(sonde__op_load(&call->in[VAR], c) + (double)call->attrs->eps);
+        1.0 / sqrt(sonde__op_load(&call->in[VAR], c) + (double)call->attrs->norm.eps);
     const double weight =
         sonde__op_has_in(call, WEIGHT) ? sonde__op_load(&call->in[WEIGHT], c) : 1.0;
     double sum = 0.0, with_z = 0.0;
@@ -376,17 +373,15 @@ static void batch_norm_grad_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(batch_norm_grad, sonde__kernel_batch_norm_grad_fast)
-SONDE__HALF_KERNELS(batch_norm_grad)
-
 const sonde__op_kind sonde__op_batch_norm_grad = {
     .name = "BatchNormGrad",
-    SONDE__OPERANDS(4, 5, 3),
+    SONDE__OPERANDS(norm, 4, 5, 3),
     .out_names = {NULL, "GradWeight", "GradBias"},
     .infer = batch_norm_grad_infer,
-    .kernels = batch_norm_grad_kernels,
+    SONDE__REFERENCE(batch_norm_grad_run),
+    .fast = sonde__kernel_batch_norm_grad_fast,
     .halves = SONDE__HALVES_TAKEN,
-    .half_kernels = batch_norm_grad_half_kernels,
+    .half_kernels = sonde__kernel_batch_norm_grad_half,
 };
 
 /* --- layers --------------------------------------------------------------------------- */
@@ -407,7 +402,7 @@ static int norm_params(const sonde__op_shape *x, const sonde__op_attrs *attrs,
     if (x->rank < 2) {
         return 0;
     }
-    for (int i = attrs->affine ? 0 : 2; i < (attrs->track ? 5 : 2); i++) {
+    for (int i = attrs->norm.affine ? 0 : 2; i < (attrs->norm.track ? 5 : 2); i++) {
         params[count] = all[i];
         params[count++].dim[0] = all[i].rank > 0 ? x->dim[1] : 0;
     }
@@ -418,16 +413,18 @@ const sonde__op_layer sonde__layer_batch_norm = {
     .name = "batch_norm",
     .kind = &sonde__op_batch_norm,
     .inputs = 1,
-    .fields = {SONDE__FIELD("eps", SONDE__FIELD_NUMBER, eps, 1e-5, 0, (double)INFINITY),
+    .fields = {SONDE__FIELD("eps", SONDE__FIELD_NUMBER, norm.eps, 1e-5, 0,
+                            (double)INFINITY),
                {.key = "momentum",
                 .kind = SONDE__FIELD_NUMBER,
-                .offset = offsetof(sonde__op_attrs, number),
+                .offset = offsetof(sonde__op_attrs, norm.momentum),
                 .fallback = 0.1,
                 .least = 0,
                 .most = 1,
                 .may_be_none = true},
-               SONDE__FIELD("affine", SONDE__FIELD_FLAG, affine, 1.0, 0, 1),
-               SONDE__FIELD("track_running_stats", SONDE__FIELD_FLAG, track, 1.0, 0, 1)},
+               SONDE__FIELD("affine", SONDE__FIELD_FLAG, norm.affine, 1.0, 0, 1),
+               SONDE__FIELD("track_running_stats", SONDE__FIELD_FLAG, norm.track, 1.0, 0,
+                            1)},
     .help = "(x - mean) / sqrt(variance + eps) of each channel, times weight, plus bias; "
             "mean and variance are the batch's in training, otherwise the running ones; "
             "momentum none: their mean",

@@ -1,11 +1,23 @@
 /*
- * cast.c - the same numbers in another dtype.
+ * cast.c - other dtypes, and labels as numbers.
  *
- *   Cast   choice 0: float32, of a float64 itself; 1: int64, towards 0, and INT64_MIN of
+ * The same numbers in another dtype.
+ *
+ *   Cast   to 0: float32, of a float64 itself; 1: int64, towards 0, and INT64_MIN of
  *          NaN and of what does not fit; 2: bool, whether it is not 0; 3: bfloat16, 4:
  *          float16, to nearest, ties to even
  *
  * Only from float to float there is a gradient: dy in the dtype of x.
+ *
+ * Labels as numbers: what losses of real values compare an output with.
+ *
+ *   Number   y[n, 0] = x[n]
+ *   OneHot   y[..., c] = 1 if x[...] is c, otherwise 0, as torch.nn.functional.one_hot
+ *
+ * x is int64, of Number (N); y is float32. A label out of range has a row of NaN; a session refuses it
+ * before it runs. Neither has a gradient.
+ *
+ * attrs: cast, labels.
  */
 #include "base/fail.h"
 #include "nn/kernels/half_ops.h"
@@ -13,8 +25,9 @@
 #include "nn/ops/layer_row.h"
 
 #include <string.h>
+#include <math.h>
 
-extern const sonde__op_layer sonde__layer_to;
+/* === cast =========================================================================== */
 
 enum { TO_FLOAT, TO_WHOLE, TO_BOOL, TO_BF16, TO_F16 };
 
@@ -31,12 +44,12 @@ static sonde_err cast_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                            "input of %s", sonde_dtype_name(x->dtype));
     }
     call->out[0].shape = *x;
-    call->out[0].shape.dtype = attrs->choice == TO_WHOLE  ? SONDE_I64
-                               : attrs->choice == TO_BOOL ? SONDE_BOOL
-                               : attrs->choice == TO_BF16 ? SONDE_BF16
-                               : attrs->choice == TO_F16  ? SONDE_F16
-                               : x->dtype == SONDE_F64    ? SONDE_F64
-                                                          : SONDE_F32;
+    call->out[0].shape.dtype = attrs->cast.to == TO_WHOLE  ? SONDE_I64
+                               : attrs->cast.to == TO_BOOL ? SONDE_BOOL
+                               : attrs->cast.to == TO_BF16 ? SONDE_BF16
+                               : attrs->cast.to == TO_F16  ? SONDE_F16
+                               : x->dtype == SONDE_F64     ? SONDE_F64
+                                                           : SONDE_F32;
     return SONDE_OK;
 }
 
@@ -62,7 +75,7 @@ static void cast_run(const sonde__op_call *call, int part, int parts)
 
         if (sonde_dtype_is_float(call->out[0].shape.dtype)) {
             sonde__op_store(&call->out[0], i, value);
-        } else if (call->attrs->choice == TO_WHOLE) {
+        } else if (call->attrs->cast.to == TO_WHOLE) {
             ((int64_t *)y)[i] = floats ? whole(value) : number;
         } else {
             ((uint8_t *)y)[i] = floats ? !(value == 0.0) : number != 0;
@@ -70,18 +83,15 @@ static void cast_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(cast, NULL)
-SONDE__HALF_KERNELS(cast)
-
 static void cast_gradient(const sonde__op_gradient_context *context)
 {
     const sonde_dtype dtype =
         sonde__op_value_shape(context->graph, context->in[0])->dtype;
     const sonde_dtype made =
         sonde__op_value_shape(context->graph, context->out[0])->dtype;
-    const sonde__op_attrs attrs = {.choice = dtype == SONDE_BF16  ? TO_BF16
-                                             : dtype == SONDE_F16 ? TO_F16
-                                                                  : TO_FLOAT};
+    const sonde__op_attrs attrs = {.cast.to = dtype == SONDE_BF16  ? TO_BF16
+                                              : dtype == SONDE_F16 ? TO_F16
+                                                                   : TO_FLOAT};
 
     if (!context->wanted[0] || !sonde_dtype_is_float(dtype) ||
         !sonde_dtype_is_float(made)) {
@@ -94,19 +104,112 @@ static void cast_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_cast = {
     .name = "Cast",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(cast, 1, 1, 1),
     .infer = cast_infer,
     .gradient = cast_gradient,
-    .kernels = cast_kernels,
+    SONDE__REFERENCE(cast_run),
     .halves = SONDE__HALVES_KEPT,
-    .half_kernels = cast_half_kernels,
+    .half_kernels = sonde__kernel_cast_half,
 };
 
 const sonde__op_layer sonde__layer_to = {
     .name = "to",
     .kind = &sonde__op_cast,
     .inputs = 1,
-    .fields = {SONDE__FIELD_CHOICE("dtype", choice, "float32", "int64", "bool",
+    .fields = {SONDE__FIELD_CHOICE("dtype", cast.to, "float32", "int64", "bool",
                                    "bfloat16", "float16")},
     .help = "the same numbers in another dtype",
+};
+
+/* === one hot ======================================================================== */
+
+static sonde_err number_infer(sonde__op_call *call, sonde__op_attrs *attrs,
+                              sonde_diag *diag)
+{
+    const sonde__op_shape *x = &call->in[0].shape;
+    const sonde__op_shape labels = {.dtype = SONDE_I64, .rank = 1, .dim = {x->dim[0]}};
+
+    (void)attrs;
+    SONDE__TRY(sonde__op_expect_shape(x, &labels, "labels", diag));
+    call->out[0].shape =
+        (sonde__op_shape){.dtype = SONDE_F32, .rank = 2, .dim = {x->dim[0], 1}};
+    return sonde__op_expect_size(&call->out[0].shape, "labels", diag);
+}
+
+static void number_run(const sonde__op_call *call, int part, int parts)
+{
+    const int64_t *x = call->in[0].data;
+
+    (void)part, (void)parts;
+    for (int64_t n = 0; n < call->in[0].shape.dim[0]; n++) {
+        sonde__op_store(&call->out[0], n, (double)x[n]);
+    }
+}
+
+const sonde__op_kind sonde__op_number = {
+    .name = "Number",
+    SONDE__OPERANDS(none, 1, 1, 1),
+    .infer = number_infer,
+    SONDE__REFERENCE(number_run),
+};
+
+static sonde_err one_hot_infer(sonde__op_call *call, sonde__op_attrs *attrs,
+                               sonde_diag *diag)
+{
+    const sonde__op_shape *x = &call->in[0].shape;
+    sonde__op_shape y = *x;
+
+    SONDE__TRY(sonde__op_expect_dtype(x, SONDE_I64, "labels", diag));
+    SONDE__TRY(sonde__op_expect_size(x, "labels", diag));
+    if (x->rank >= SONDE_MAX_DIMS || attrs->labels.classes < 1) {
+        return sonde__fail(
+            diag, SONDE_ESHAPE, NULL, "labels of at most 7 dimensions, and a class",
+            "%d dimensions and %lld classes", x->rank, (long long)attrs->labels.classes);
+    }
+    y.dtype = SONDE_F32;
+    y.dim[y.rank++] = attrs->labels.classes;
+    call->out[0].shape = y;
+    return sonde__op_expect_size(&y, "output", diag);
+}
+
+static void one_hot_run(const sonde__op_call *call, int part, int parts)
+{
+    const int64_t *x = call->in[0].data;
+    const int64_t classes = call->attrs->labels.classes;
+    const int64_t count = sonde__op_shape_count(&call->in[0].shape);
+
+    (void)part, (void)parts;
+    for (int64_t n = 0; n < count; n++) {
+        const bool in_range = x[n] >= 0 && x[n] < classes;
+
+        for (int64_t c = 0; c < classes; c++) {
+            sonde__op_store(&call->out[0], n * classes + c,
+                            !in_range   ? (double)NAN
+                            : c == x[n] ? 1.0
+                                        : 0.0);
+        }
+    }
+}
+
+static bool one_hot_ids(const sonde__op_call *call, int operand, sonde__op_ids *ids)
+{
+    *ids = (sonde__op_ids){.what = "label", .count = call->attrs->labels.classes};
+    return operand == 0;
+}
+
+const sonde__op_kind sonde__op_one_hot = {
+    .name = "OneHot",
+    SONDE__OPERANDS(labels, 1, 1, 1),
+    .infer = one_hot_infer,
+    SONDE__REFERENCE(one_hot_run),
+    .ids = one_hot_ids,
+};
+
+const sonde__op_layer sonde__layer_one_hot = {
+    .name = "one_hot",
+    .kind = &sonde__op_one_hot,
+    .inputs = 1,
+    .fields = {SONDE__FIELD("num_classes", SONDE__FIELD_WHOLE, labels.classes,
+                            (double)NAN, 1, 1 << 24)},
+    .help = "1 at the place x (int64) of num_classes, else 0; float32",
 };

@@ -2,7 +2,7 @@
  * choose.c - comparisons, and choosing elements by a condition; with broadcasting, as
  * torch.eq, torch.where and torch.masked_fill.
  *
- *   Compare     y = a ? b, a bool; attrs.choice is the comparison. NaN equals nothing.
+ *   Compare     y = a ? b, a bool; attrs.choose.comparison is the comparison. NaN equals nothing.
  *   Where       y = a where the condition is not 0, else b
  *   MaskedFill  y = number[0] where the mask is not 0 (with choice 1: where it is 0),
  *               else x
@@ -17,11 +17,6 @@
 
 #include <math.h>
 #include <string.h>
-
-extern const sonde__op_kind sonde__op_compare, sonde__op_where, sonde__op_masked_fill;
-extern const sonde__op_layer sonde__layer_eq, sonde__layer_ne, sonde__layer_lt,
-    sonde__layer_le, sonde__layer_gt, sonde__layer_ge, sonde__layer_where,
-    sonde__layer_masked_fill;
 
 /* A part has at least so many elements. */
 enum { ELEMENTS_A_PART = 8192 };
@@ -116,20 +111,18 @@ static void compare_run(const sonde__op_call *call, int part, int parts)
     uint8_t *y = call->out[0].data;
 
     for (int64_t i = count * part / parts; i < count * (part + 1) / parts; i++) {
-        y[i] = holds_at(call->attrs->choice, &call->in[0], at(call, 0, i), &call->in[1],
-                        at(call, 1, i))
+        y[i] = holds_at(call->attrs->choose.comparison, &call->in[0], at(call, 0, i),
+                        &call->in[1], at(call, 1, i))
                    ? 1
                    : 0;
     }
 }
 
-SONDE__KERNELS_IN_PARTS(compare, choose_parts)
-
 const sonde__op_kind sonde__op_compare = {
     .name = "Compare",
-    SONDE__OPERANDS(2, 2, 1),
+    SONDE__OPERANDS(choose, 2, 2, 1),
     .infer = compare_infer,
-    .kernels = compare_kernels,
+    SONDE__REFERENCE(compare_run, .parts = choose_parts),
 };
 
 /* --- conditions ----------------------------------------------------------------------- */
@@ -179,14 +172,12 @@ static void where_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS_IN_PARTS(where, choose_parts)
-
 static void where_gradient(const sonde__op_gradient_context *context)
 {
     const sonde__op_value in[] = {context->grad_out[0], context->in[0]};
 
     for (int i = 1; i < 3; i++) {
-        const sonde__op_attrs attrs = {.choice = i == 1 ? 1 : 0};
+        const sonde__op_attrs attrs = {.choose = {.inverted = i == 1}};
 
         if (context->wanted[i]) {
             const sonde__op_value wide =
@@ -200,10 +191,10 @@ static void where_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_where = {
     .name = "Where",
-    SONDE__OPERANDS(3, 3, 1),
+    SONDE__OPERANDS(none, 3, 3, 1),
     .infer = where_infer,
     .gradient = where_gradient,
-    .kernels = where_kernels,
+    SONDE__REFERENCE(where_run, .parts = choose_parts),
 };
 
 /* --- masked fill ---------------------------------------------------------------------- */
@@ -222,23 +213,22 @@ static sonde_err masked_fill_infer(sonde__op_call *call, sonde__op_attrs *attrs,
 static void masked_fill_run(const sonde__op_call *call, int part, int parts)
 {
     const int64_t count = sonde__op_shape_count(&call->out[0].shape);
-    const bool inverse = call->attrs->choice != 0;
+    const bool inverse = call->attrs->choose.inverted;
 
     for (int64_t i = count * part / parts; i < count * (part + 1) / parts; i++) {
         const bool filled = is_set(&call->in[1], at(call, 1, i)) != inverse;
 
         sonde__op_store(&call->out[0], i,
-                        filled ? (double)call->attrs->number[0]
+                        filled ? (double)call->attrs->choose.value
                                : sonde__op_load(&call->in[0], at(call, 0, i)));
     }
 }
 
-SONDE__KERNELS_IN_PARTS(masked_fill, choose_parts)
-
 static void masked_fill_gradient(const sonde__op_gradient_context *context)
 {
     const sonde__op_value in[] = {context->grad_out[0], context->in[1]};
-    const sonde__op_attrs attrs = {.choice = context->attrs->choice};
+    const sonde__op_attrs attrs = {
+        .choose = {.inverted = context->attrs->choose.inverted}};
 
     if (context->wanted[0]) {
         const sonde__op_value wide =
@@ -251,18 +241,21 @@ static void masked_fill_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_masked_fill = {
     .name = "MaskedFill",
-    SONDE__OPERANDS(2, 2, 1),
+    SONDE__OPERANDS(choose, 2, 2, 1),
     .infer = masked_fill_infer,
     .gradient = masked_fill_gradient,
-    .kernels = masked_fill_kernels,
+    SONDE__REFERENCE(masked_fill_run, .parts = choose_parts),
 };
 
 /* --- layers --------------------------------------------------------------------------- */
 
 static const sonde__op_attrs comparisons[] = {
-    [EQUAL] = {.choice = EQUAL},     [NOT_EQUAL] = {.choice = NOT_EQUAL},
-    [LESS] = {.choice = LESS},       [LESS_EQUAL] = {.choice = LESS_EQUAL},
-    [GREATER] = {.choice = GREATER}, [GREATER_EQUAL] = {.choice = GREATER_EQUAL},
+    [EQUAL] = {.choose = {.comparison = EQUAL}},
+    [NOT_EQUAL] = {.choose = {.comparison = NOT_EQUAL}},
+    [LESS] = {.choose = {.comparison = LESS}},
+    [LESS_EQUAL] = {.choose = {.comparison = LESS_EQUAL}},
+    [GREATER] = {.choose = {.comparison = GREATER}},
+    [GREATER_EQUAL] = {.choose = {.comparison = GREATER_EQUAL}},
 };
 
 #define COMPARISON(name_, comparison, text)                                              \
@@ -290,6 +283,6 @@ const sonde__op_layer sonde__layer_masked_fill = {
     .name = "masked_fill",
     .kind = &sonde__op_masked_fill,
     .inputs = 2,
-    .fields = {SONDE__FIELD_ANY("value", number[0], (double)NAN)},
+    .fields = {SONDE__FIELD_ANY("value", choose.value, (double)NAN)},
     .help = "value where the mask b is not 0, else a",
 };

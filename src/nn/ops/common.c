@@ -10,8 +10,6 @@
 #include "base/macros.h"
 
 #include <math.h>
-#include <assert.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,32 +18,37 @@ double sonde__op_decimal(float number)
     return round((double)number * 1e7) / 1e7;
 }
 
+/* === attrs ========================================================================== */
+
+#define SONDE__PACKED_INT SONDE__PACKED_WORD
+#define SONDE__PACKED_BITS SONDE__PACKED_WORD
+#define ROW(family, type, member, array)                                                 \
+    {#member, offsetof(sonde__op_attrs, family.member), SONDE__PACKED_##type,            \
+     sizeof(SONDE__ATTR_##type array) / sizeof(SONDE__ATTR_##type)},
+#define TABLE(family, LIST)                                                              \
+    static const sonde__packed_field fields_of_##family[] = {LIST(ROW, family)};         \
+    const sonde__op_fields sonde__op_fields_##family = {                                 \
+        fields_of_##family, SONDE_COUNT_OF(fields_of_##family)};
+SONDE__ATTRS_FAMILIES(TABLE)
+
+static const sonde__packed_field common_fields[] = {
+    SONDE__PACKED(sonde__op_attrs, p, SONDE__PACKED_REAL, 1),
+    SONDE__PACKED(sonde__op_attrs, stream, SONDE__PACKED_LONG, 1),
+    SONDE__PACKED(sonde__op_attrs, reduction, SONDE__PACKED_WORD, 1),
+    SONDE__PACKED(sonde__op_attrs, training, SONDE__PACKED_BOOL, 1),
+    SONDE__PACKED(sonde__op_attrs, half, SONDE__PACKED_WORD, 1),
+    SONDE__PACKED(sonde__op_attrs, wide, SONDE__PACKED_BOOL, 1),
+};
+const sonde__op_fields sonde__op_fields_common = {common_fields,
+                                                  SONDE_COUNT_OF(common_fields)};
+const sonde__op_fields sonde__op_fields_none = {NULL, 0};
+
+bool sonde__op_fields_have_dims(const sonde__op_fields *table)
+{
+    return table->count > 1 && table->fields[1].count == SONDE_MAX_DIMS;
+}
+
 /* === kinds ========================================================================== */
-
-const sonde__op_kernel *const *sonde__op_list_kernels(sonde__op_kernel_list *list,
-                                                      sonde__op_fast_kernels fast,
-                                                      const sonde__op_kernel *reference)
-{
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    const sonde__op_kernel *const *listed = fast == NULL ? NULL : fast();
-    size_t count = 0;
-
-    (void)pthread_mutex_lock(&lock);
-    if (list->kernels[0] == NULL) {
-        for (; listed != NULL && listed[count] != NULL; count++) {
-            assert(count + 1 < SONDE__MAX_KERNELS);
-            list->kernels[count] = listed[count];
-        }
-        list->kernels[count] = reference;
-    }
-    (void)pthread_mutex_unlock(&lock);
-    return list->kernels;
-}
-
-const sonde__op_kernel *sonde__op_reference_of(const sonde__op_kind *kind)
-{
-    return sonde__op_last_kernel(kind->kernels());
-}
 
 static bool has_halves(const sonde__op_call *call)
 {
@@ -60,21 +63,31 @@ static bool has_halves(const sonde__op_call *call)
     return any;
 }
 
-const sonde__op_kernel *const *sonde__op_kernels_for(const sonde__op_kind *kind,
-                                                     const sonde__op_call *call)
+const sonde__op_kernel *sonde__op_kernel_of(const sonde__op_kind *kind,
+                                            const sonde__op_call *call, size_t i)
 {
-    const sonde__op_kernel *const *kernels = kind->kernels();
+    const sonde__op_kernel *const *listed = call != NULL && has_halves(call)
+                                                ? kind->half_kernels
+                                            : kind->fast != NULL ? kind->fast()
+                                                                 : kind->own;
+    size_t count = 0;
 
-    if (!has_halves(call)) {
-        return kernels;
+    while (listed != NULL && listed[count] != NULL) {
+        count++;
     }
-    if (kind->half_kernels != NULL) {
-        return kind->half_kernels();
+    return i < count ? listed[i] : i == count ? &kind->reference : NULL;
+}
+
+const sonde__op_kernel *sonde__op_first_kernel(const sonde__op_kind *kind,
+                                               const sonde__op_call *call)
+{
+    for (size_t i = 0;; i++) {
+        const sonde__op_kernel *kernel = sonde__op_kernel_of(kind, call, i);
+
+        if (kernel->accepts == NULL || kernel->accepts(call)) {
+            return kernel;
+        }
     }
-    while (kernels[1] != NULL) {
-        kernels++;
-    }
-    return kernels;
 }
 
 /* === checks ========================================================================= */
@@ -201,15 +214,16 @@ sonde_err sonde__op_expect_axis(int *axis, int rank, sonde_diag *diag)
 
 sonde_err sonde__op_take_axes(sonde__op_attrs *attrs, int rank, sonde_diag *diag)
 {
-    for (int i = 0; i < attrs->rank && i < SONDE_MAX_DIMS; i++) {
-        int axis = attrs->dims[i] < -SONDE_MAX_DIMS || attrs->dims[i] >= SONDE_MAX_DIMS
+    for (int i = 0; i < attrs->shape.rank && i < SONDE_MAX_DIMS; i++) {
+        int axis = attrs->shape.dims[i] < -SONDE_MAX_DIMS ||
+                           attrs->shape.dims[i] >= SONDE_MAX_DIMS
                        ? SONDE_MAX_DIMS
-                       : (int)attrs->dims[i];
+                       : (int)attrs->shape.dims[i];
 
         SONDE__TRY(sonde__op_expect_axis(&axis, rank, diag));
-        attrs->axes |= 1U << (unsigned)axis;
+        attrs->reduce.axes |= 1U << (unsigned)axis;
     }
-    attrs->rank = 0;
+    attrs->shape.rank = 0;
     return SONDE_OK;
 }
 
@@ -217,25 +231,25 @@ sonde_err sonde__op_expect_dims(const sonde__op_attrs *attrs, int rank, sonde_dt
                                 const char *what, sonde__op_shape *shape,
                                 sonde_diag *diag)
 {
-    sonde__op_shape made = {.dtype = dtype, .rank = attrs->rank};
+    sonde__op_shape made = {.dtype = dtype, .rank = attrs->shape.rank};
 
-    if (attrs->rank < 0 || attrs->rank > SONDE_MAX_DIMS ||
-        (rank >= 0 && attrs->rank != rank)) {
+    if (attrs->shape.rank < 0 || attrs->shape.rank > SONDE_MAX_DIMS ||
+        (rank >= 0 && attrs->shape.rank != rank)) {
         char wanted[32];
 
         (void)snprintf(wanted, sizeof wanted, rank < 0 ? "0 to %d" : "%d",
                        rank < 0 ? SONDE_MAX_DIMS : rank);
         return sonde__fail(diag, SONDE_EINVAL, NULL, wanted, "%s has rank %d", what,
-                           attrs->rank);
+                           attrs->shape.rank);
     }
-    for (int i = 0; i < attrs->rank; i++) {
-        made.dim[i] = attrs->dims[i];
+    for (int i = 0; i < attrs->shape.rank; i++) {
+        made.dim[i] = attrs->shape.dims[i];
         if (made.dim[i] < 0) {
             char text[SONDE__SHAPE_TEXT];
 
             return sonde__fail(
                 diag, SONDE_EINVAL, NULL, "no negative dimension", "%s would be %s", what,
-                sonde_shape_text(made.rank, attrs->dims, text, sizeof text));
+                sonde_shape_text(made.rank, attrs->shape.dims, text, sizeof text));
         }
     }
     SONDE__TRY(sonde__op_expect_size(&made, what, diag));
@@ -262,13 +276,13 @@ sonde_err sonde__op_window_count(const sonde__op_attrs *attrs, int d, int64_t ex
 {
     int64_t padded = 0, window = 0;
 
-    SONDE__TRY(
-        expect_in(attrs->kernel[d], 1, d == 0 ? "kernel height" : "kernel width", diag));
-    SONDE__TRY(expect_in(attrs->stride[d], 1, "stride", diag));
-    SONDE__TRY(expect_in(attrs->padding[d], 0, "padding", diag));
-    SONDE__TRY(expect_in(attrs->dilation[d], 1, "dilation", diag));
-    padded = extent + 2 * attrs->padding[d];
-    window = attrs->dilation[d] * (attrs->kernel[d] - 1) + 1;
+    SONDE__TRY(expect_in(attrs->window.kernel[d], 1,
+                         d == 0 ? "kernel height" : "kernel width", diag));
+    SONDE__TRY(expect_in(attrs->window.stride[d], 1, "stride", diag));
+    SONDE__TRY(expect_in(attrs->window.padding[d], 0, "padding", diag));
+    SONDE__TRY(expect_in(attrs->window.dilation[d], 1, "dilation", diag));
+    padded = extent + 2 * attrs->window.padding[d];
+    window = attrs->window.dilation[d] * (attrs->window.kernel[d] - 1) + 1;
     if (window > padded) {
         char most[64];
 
@@ -277,11 +291,117 @@ sonde_err sonde__op_window_count(const sonde__op_attrs *attrs, int d, int64_t ex
         return sonde__fail(diag, SONDE_ESHAPE, NULL, most, "kernel spans %lld in %s",
                            (long long)window, d == 0 ? "height" : "width");
     }
-    *count = (padded - window) / attrs->stride[d] + 1;
+    *count = (padded - window) / attrs->window.stride[d] + 1;
+    return SONDE_OK;
+}
+
+/* === shape rules ==================================================================== */
+
+sonde_err sonde__op_infer_alike(sonde__op_call *call, sonde__op_attrs *attrs,
+                                sonde_diag *diag)
+{
+    (void)attrs;
+    call->out[0].shape = call->in[0].shape;
+    return sonde__op_expect_float(&call->in[0].shape, "input", diag);
+}
+
+sonde_err sonde__op_infer_slope(sonde__op_call *call, sonde__op_attrs *attrs,
+                                sonde_diag *diag)
+{
+    const sonde__op_shape *x = &call->in[1].shape;
+
+    (void)attrs;
+    call->out[0].shape = *x;
+    SONDE__TRY(sonde__op_expect_float(x, "input", diag));
+    return sonde__op_expect_shape(&call->in[0].shape, x, "output gradient", diag);
+}
+
+sonde_err sonde__op_infer_shaped(sonde__op_call *call, sonde__op_attrs *attrs,
+                                 sonde__op_rule forward, sonde_diag *diag)
+{
+    const sonde__op_shape *dy = &call->in[0].shape;
+    sonde__op_call op = *call;
+
+    SONDE__TRY(sonde__op_expect_float(dy, "output gradient", diag));
+    SONDE__TRY(
+        sonde__op_expect_dims(attrs, -1, dy->dtype, "input", &op.in[0].shape, diag));
+    call->out[0].shape = op.in[0].shape;
+    SONDE__TRY(forward(&op, attrs, diag));
+    return sonde__op_expect_shape(dy, &op.out[0].shape, "output gradient", diag);
+}
+
+sonde_err sonde__op_infer_after(sonde__op_call *call, sonde__op_attrs *attrs,
+                                sonde__op_rule forward, int count, int first,
+                                sonde_diag *diag)
+{
+    sonde__op_call op = {.in_count = count};
+
+    for (int i = 0; i < count; i++) {
+        op.in[i] = call->in[1 + i];
+    }
+    SONDE__TRY(forward(&op, attrs, diag));
+    SONDE__TRY(sonde__op_expect_shape(&call->in[0].shape, &op.out[0].shape,
+                                      "output gradient", diag));
+    for (int i = 1 + count; i < call->in_count; i++) {
+        SONDE__TRY(sonde__op_expect_shape(
+            &call->in[i].shape, &op.out[first + i - 1 - count].shape, "output", diag));
+    }
+    for (int i = 0; i < call->out_count; i++) {
+        call->out[i].shape = call->in[1 + i].shape;
+    }
     return SONDE_OK;
 }
 
 /* === gradient rules ================================================================= */
+
+bool sonde__op_has_gradient(const sonde__op_kind *kind)
+{
+    return kind->gradient != NULL || kind->backward.kind != NULL;
+}
+
+static sonde__op_value operand_of(const sonde__op_gradient_context *context, char letter)
+{
+    return letter == 'd'  ? context->grad_out[0]
+           : letter < 'A' ? context->in[letter - '0']
+                          : context->out[letter - 'A'];
+}
+
+static void emit_backward(const sonde__op_backward *backward,
+                          const sonde__op_gradient_context *context)
+{
+    sonde__op_value in[SONDE__MAX_OPERANDS] = {0};
+    sonde__op_value *const grad_in = context->grad_in + backward->to;
+    int count = 0, wanted = 0;
+
+    for (int i = 0; i < backward->kind->out_count; i++) {
+        wanted += context->wanted[backward->to + i] ? 1 : 0;
+    }
+    if (context->grad_out[0] == 0 || wanted == 0) {
+        return; /* something reads another output only */
+    }
+    for (; backward->in[count] != '\0'; count++) {
+        in[count] = operand_of(context, backward->in[count]);
+    }
+    count -= in[count - 1] == 0 ? 1 : 0;
+    const sonde__op_value first =
+        backward->shaped
+            ? sonde__op_emit_shaped(context, backward->kind, context->in[backward->to],
+                                    in, count)
+            : sonde__op_emit(context->graph, backward->kind, context->attrs, in, count);
+    for (int i = 0; i < backward->kind->out_count && first != 0; i++) {
+        grad_in[i] = context->wanted[backward->to + i] ? first + (sonde__op_value)i : 0;
+    }
+}
+
+void sonde__op_differentiate(const sonde__op_kind *kind,
+                             const sonde__op_gradient_context *context)
+{
+    if (kind->gradient != NULL) {
+        kind->gradient(context);
+    } else {
+        emit_backward(&kind->backward, context);
+    }
+}
 
 sonde__op_value sonde__op_emit_shaped(const sonde__op_gradient_context *context,
                                       const sonde__op_kind *kind, sonde__op_value like,
@@ -290,8 +410,8 @@ sonde__op_value sonde__op_emit_shaped(const sonde__op_gradient_context *context,
     const sonde__op_shape *shape = sonde__op_value_shape(context->graph, like);
     sonde__op_attrs attrs = sonde__op_product_attrs(context, like);
 
-    attrs.rank = shape->rank;
-    memcpy(attrs.dims, shape->dim, sizeof attrs.dims);
+    attrs.shape.rank = shape->rank;
+    memcpy(attrs.shape.dims, shape->dim, sizeof attrs.shape.dims);
     return sonde__op_emit(context->graph, kind, &attrs, in, in_count);
 }
 
@@ -301,14 +421,14 @@ sonde__op_value sonde__op_emit_sum_to(const sonde__op_gradient_context *context,
     const sonde__op_shape wide = *sonde__op_value_shape(context->graph, value);
     const sonde__op_shape narrow = *sonde__op_value_shape(context->graph, like);
     const int lead = wide.rank - narrow.rank;
-    sonde__op_attrs attrs = {.keep_dims = true};
+    sonde__op_attrs attrs = {.reduce = {.keep_dims = true}};
 
     for (int i = 0; i < wide.rank; i++) {
         if (i < lead || (narrow.dim[i - lead] == 1 && wide.dim[i] != 1)) {
-            attrs.axes |= 1u << i;
+            attrs.reduce.axes |= 1u << i;
         }
     }
-    if (attrs.axes != 0) {
+    if (attrs.reduce.axes != 0) {
         value = sonde__op_emit(context->graph, &sonde__op_reduce, &attrs, &value, 1);
     }
     return lead == 0

@@ -13,9 +13,11 @@
 #include "base/fail.h"
 #include "nn/ops/ops.h"
 
-/* The inputs that a kind takes, from the first count to the second, and its outputs. */
-#define SONDE__OPERANDS(least, most, outputs)                                            \
-    .in_min = (least), .in_max = (most), .out_count = (outputs)
+/* The family of a kind's attrs; the inputs that it takes, from the first count to the
+ * second, and its outputs. */
+#define SONDE__OPERANDS(family, least, most, outputs)                                    \
+    .fields = &sonde__op_fields_##family, .in_min = (least), .in_max = (most),           \
+    .out_count = (outputs)
 
 /* --- checks for shape rules; all fill diag with found and expected ------------------ */
 
@@ -50,12 +52,29 @@ sonde_err sonde__op_expect_size(const sonde__op_shape *shape, const char *what,
                                 sonde_diag *diag);
 /* axis, counted from the end if negative, as 0 ... rank - 1 in *axis. */
 sonde_err sonde__op_expect_axis(int *axis, int rank, sonde_diag *diag);
-/* Axes that a layer lists in attrs->dims, negative ones counted from the end, as bits of
- * attrs->axes; attrs->rank becomes 0. */
+/* Axes that a layer lists in attrs->window.dims, negative ones counted from the end, as bits of
+ * attrs->reduce.axes; attrs->window.rank becomes 0. */
 sonde_err sonde__op_take_axes(sonde__op_attrs *attrs, int rank, sonde_diag *diag);
-/* The shape in attrs->dims, each >= 0; rank < 0: any. */
+/* The shape in attrs->window.dims, each >= 0; rank < 0: any. */
 sonde_err sonde__op_expect_dims(const sonde__op_attrs *attrs, int rank, sonde_dtype dtype,
                                 const char *what, sonde__op_shape *shape,
+                                sonde_diag *diag);
+/* Shape rules: one value to one like it; dy and a value that it is the gradient of to one
+ * like that. */
+sonde_err sonde__op_infer_alike(sonde__op_call *call, sonde__op_attrs *attrs,
+                                sonde_diag *diag);
+sonde_err sonde__op_infer_slope(sonde__op_call *call, sonde__op_attrs *attrs,
+                                sonde_diag *diag);
+typedef sonde_err (*sonde__op_rule)(sonde__op_call *call, sonde__op_attrs *attrs,
+                                    sonde_diag *diag);
+/* The rule of a shaped gradient (see sonde__op_backward), given that of its op, over dy and
+ * the op's inputs after the first. */
+sonde_err sonde__op_infer_shaped(sonde__op_call *call, sonde__op_attrs *attrs,
+                                 sonde__op_rule forward, sonde_diag *diag);
+/* The rule of a gradient over dy, then all `count` inputs of its op, then outputs of it from
+ * number `first` on. */
+sonde_err sonde__op_infer_after(sonde__op_call *call, sonde__op_attrs *attrs,
+                                sonde__op_rule forward, int count, int first,
                                 sonde_diag *diag);
 /* How many windows of attrs (kernel, stride, padding, dilation) fit along dimension d
  * (0: height, 1: width) of extent elements: floor((extent + 2 padding - dilation (kernel
@@ -70,8 +89,8 @@ sonde_err sonde__op_window_count(const sonde__op_attrs *attrs, int d, int64_t ex
 static inline int64_t sonde__op_tap_position(const sonde__op_attrs *attrs, int d,
                                              int64_t i, int64_t k, int64_t extent)
 {
-    const int64_t position =
-        i * attrs->stride[d] - attrs->padding[d] + k * attrs->dilation[d];
+    const int64_t position = i * attrs->window.stride[d] - attrs->window.padding[d] +
+                             k * attrs->window.dilation[d];
 
     return position >= 0 && position < extent ? position : -1;
 }
@@ -80,11 +99,12 @@ static inline int64_t sonde__op_tap_position(const sonde__op_attrs *attrs, int d
 static inline int64_t sonde__op_window_at(const sonde__op_attrs *attrs, int d,
                                           int64_t position, int64_t k, int64_t windows)
 {
-    const int64_t start = position + attrs->padding[d] - k * attrs->dilation[d];
+    const int64_t start =
+        position + attrs->window.padding[d] - k * attrs->window.dilation[d];
 
-    return start >= 0 && start % attrs->stride[d] == 0 &&
-                   start / attrs->stride[d] < windows
-               ? start / attrs->stride[d]
+    return start >= 0 && start % attrs->window.stride[d] == 0 &&
+                   start / attrs->window.stride[d] < windows
+               ? start / attrs->window.stride[d]
                : -1;
 }
 
@@ -158,7 +178,7 @@ sonde_err sonde__op_expect_broadcast(const sonde__op_shape *a, const sonde__op_s
 int64_t sonde__op_broadcast_at(const sonde__op_shape *source,
                                const sonde__op_shape *target, int64_t i);
 
-/* Spells i in the dims of x that attrs.axes reduces (or in those that it does not) and
+/* Spells i in the dims of x that attrs.reduce.axes reduces (or in those that it does not) and
  * gives the position in x of those coordinates (reduce.c). */
 int64_t sonde__op_reduced_at(const sonde__op_shape *x, const sonde__op_attrs *attrs,
                              bool reduced, int64_t i);
@@ -188,85 +208,13 @@ sonde__op_product_attrs(const sonde__op_gradient_context *context, sonde__op_val
 
 /* --- kernels ------------------------------------------------------------------------ */
 
-enum { SONDE__MAX_KERNELS = 15 };
-
-/* Static storage of a family's list of kernels. */
-typedef struct sonde__op_kernel_list {
-    const sonde__op_kernel *kernels[SONDE__MAX_KERNELS + 1];
-} sonde__op_kernel_list;
-
-/* A family's fast kernels, fastest first, NULL-terminated. */
-typedef const sonde__op_kernel *const *(*sonde__op_fast_kernels)(void);
-
-/* What fast() lists (fast may be NULL), then reference, then NULL. The list is made by
- * the first call; calls from several threads are safe. */
-const sonde__op_kernel *const *sonde__op_list_kernels(sonde__op_kernel_list *list,
-                                                      sonde__op_fast_kernels fast,
-                                                      const sonde__op_kernel *reference);
-
-/* Defines the function op_kernels() for a row, given op_run(): those of `fast` first, if
- * it is not NULL, and the reference last. The second form is for references that need
- * scratch, given op_scratch(). */
-#define SONDE__KERNELS(op, fast) SONDE__KERNELS_OF(op, fast, NULL)
-#define SONDE__KERNELS_WITH_SCRATCH(op, fast) SONDE__KERNELS_OF(op, fast, op##_scratch)
-#define SONDE__KERNELS_OF(op, fast, scratch_of)                                          \
-    static const sonde__op_kernel *const *op##_kernels(void)                             \
+/* The reference of a kind; further fields of the kernel follow. */
+#define SONDE__REFERENCE(...) .reference = {.name = "reference", .run = __VA_ARGS__}
+/* A list of one kernel, likewise. */
+#define SONDE__KERNEL(name_, ...)                                                        \
+    (const sonde__op_kernel *const[])                                                    \
     {                                                                                    \
-        static const sonde__op_kernel reference = {                                      \
-            .name = "reference", .scratch = scratch_of, .run = op##_run};                \
-        static sonde__op_kernel_list list;                                               \
-                                                                                         \
-        return sonde__op_list_kernels(&list, fast, &reference);                          \
+        &(const sonde__op_kernel){.name = (name_), .run = __VA_ARGS__}, NULL             \
     }
-
-/* The same for an op whose only kernel is its reference, which divides its output into as
- * many parts as `count_parts` says. */
-#define SONDE__KERNELS_IN_PARTS(op, count_parts)                                         \
-    static const sonde__op_kernel *const *op##_kernels(void)                             \
-    {                                                                                    \
-        static const sonde__op_kernel reference = {                                      \
-            .name = "reference", .parts = (count_parts), .run = op##_run};               \
-        static const sonde__op_kernel *const kernels[] = {&reference, NULL};             \
-                                                                                         \
-        return kernels;                                                                  \
-    }
-
-/* The same with kernels of `fast` before it. */
-#define SONDE__KERNELS_IN_PARTS_OF(op, count_parts, fast)                                \
-    static const sonde__op_kernel *const *op##_kernels(void)                             \
-    {                                                                                    \
-        static const sonde__op_kernel reference = {                                      \
-            .name = "reference", .parts = (count_parts), .run = op##_run};               \
-        static sonde__op_kernel_list list;                                               \
-                                                                                         \
-        return sonde__op_list_kernels(&list, fast, &reference);                          \
-    }
-
-/* Defines op_half_kernels() for a row: those of sonde__kernel_op_half, a NULL-terminated
- * array, and the reference last. */
-#define SONDE__HALF_KERNELS(op)                                                          \
-    static const sonde__op_kernel *const *op##_half_listed(void)                         \
-    {                                                                                    \
-        return sonde__kernel_##op##_half;                                                \
-    }                                                                                    \
-    static const sonde__op_kernel *const *op##_half_kernels(void)                        \
-    {                                                                                    \
-        static sonde__op_kernel_list list;                                               \
-                                                                                         \
-        return sonde__op_list_kernels(&list, op##_half_listed,                           \
-                                      sonde__op_last_kernel(op##_kernels()));            \
-    }
-
-static inline const sonde__op_kernel *
-sonde__op_last_kernel(const sonde__op_kernel *const *kernels)
-{
-    while (kernels[1] != NULL) {
-        kernels++;
-    }
-    return *kernels;
-}
-
-/* The reference of a kind: the last of its kernels. */
-const sonde__op_kernel *sonde__op_reference_of(const sonde__op_kind *kind);
 
 #endif

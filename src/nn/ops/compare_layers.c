@@ -1,23 +1,12 @@
 /*
  * compare_layers.c - layers that compare vectors, with their losses, and layers of few
  * arithmetic ops; all of several ops, with PyTorch's names, parameters and equations.
- *
- * attrs: axis; number[0] margin or eps; number[1] eps; mean, keep_dims.
  */
 #include "base/fail.h"
 #include "nn/ops/common.h"
 #include "nn/ops/layer_row.h"
 
 #include <math.h>
-
-extern const sonde__op_kind sonde__op_sub, sonde__op_div, sonde__op_maximum,
-    sonde__op_minimum, sonde__op_square, sonde__op_sqrt, sonde__op_clamp, sonde__op_exp,
-    sonde__op_log, sonde__op_compare, sonde__op_where, sonde__op_slice, sonde__op_extreme;
-extern const sonde__op_layer sonde__layer_cosine_similarity,
-    sonde__layer_pairwise_distance, sonde__layer_normalize,
-    sonde__layer_margin_ranking_loss, sonde__layer_cosine_embedding_loss,
-    sonde__layer_triplet_margin_loss, sonde__layer_glu, sonde__layer_softmin,
-    sonde__layer_logsumexp, sonde__layer_var, sonde__layer_std;
 
 /* --- parts: 0 for 0 ------------------------------------------------------------------- */
 
@@ -37,24 +26,26 @@ static value two(builder *b, const sonde__op_kind *kind, value x, value y)
 
 static value number(builder *b, float n)
 {
-    return b->emit(b, &sonde__op_fill, &(sonde__op_attrs){.scale = n}, NULL, 0);
+    return b->emit(b, &sonde__op_fill, &(sonde__op_attrs){.fill = {.value = n}}, NULL, 0);
 }
 
 static value scaled(builder *b, value x, float factor)
 {
-    return one(b, &sonde__op_scale, &(sonde__op_attrs){.scale = factor}, x);
+    return one(b, &sonde__op_scale, &(sonde__op_attrs){.fill = {.value = factor}}, x);
 }
 
 /* x, or least where x is below it. */
 static value at_least(builder *b, value x, float least)
 {
-    return one(b, &sonde__op_clamp, &(sonde__op_attrs){.number = {least, INFINITY}}, x);
+    return one(b, &sonde__op_clamp,
+               &(sonde__op_attrs){.function = {.number = {least, INFINITY}}}, x);
 }
 
 static value sum_of(builder *b, value x, int axis, bool keep)
 {
-    return one(b, &sonde__op_reduce,
-               &(sonde__op_attrs){.rank = 1, .dims = {axis}, .keep_dims = keep}, x);
+    return one(
+        b, &sonde__op_reduce,
+        &(sonde__op_attrs){.reduce = {.rank = 1, .dims = {axis}, .keep_dims = keep}}, x);
 }
 
 static value square_of(builder *b, value x)
@@ -84,39 +75,40 @@ static value distance(builder *b, value x, value y, int axis, float eps, bool ke
 
 static value build_similarity(builder *b, sonde__op_attrs *attrs, const value *in)
 {
-    const float eps = attrs->number[0];
+    const float eps = attrs->vectors.eps;
     const value product =
-        sum_of(b, two(b, &sonde__op_mul, in[0], in[1]), attrs->axis, false);
+        sum_of(b, two(b, &sonde__op_mul, in[0], in[1]), attrs->vectors.axis, false);
     const value sizes =
-        two(b, &sonde__op_mul, at_least(b, norm_of(b, in[0], attrs->axis, false), eps),
-            at_least(b, norm_of(b, in[1], attrs->axis, false), eps));
+        two(b, &sonde__op_mul,
+            at_least(b, norm_of(b, in[0], attrs->vectors.axis, false), eps),
+            at_least(b, norm_of(b, in[1], attrs->vectors.axis, false), eps));
 
     return two(b, &sonde__op_div, product, sizes);
 }
 
 static value build_distance(builder *b, sonde__op_attrs *attrs, const value *in)
 {
-    return distance(b, in[0], in[1], -1, attrs->number[0], attrs->keep_dims);
+    return distance(b, in[0], in[1], -1, attrs->vectors.eps, attrs->vectors.keep_dims);
 }
 
 static value build_normalize(builder *b, sonde__op_attrs *attrs, const value *in)
 {
-    return two(b, &sonde__op_div, in[0],
-               at_least(b, norm_of(b, in[0], attrs->axis, true), attrs->number[0]));
+    return two(
+        b, &sonde__op_div, in[0],
+        at_least(b, norm_of(b, in[0], attrs->vectors.axis, true), attrs->vectors.eps));
 }
 
-#define DIM(fallback)                                                                    \
-    SONDE__FIELD("dim", SONDE__FIELD_AXIS, axis, fallback, -SONDE_MAX_DIMS,              \
-                 SONDE_MAX_DIMS - 1)
-#define EPS(member, fallback)                                                            \
-    SONDE__FIELD("eps", SONDE__FIELD_NUMBER, member, fallback, 0, 1)
-#define MARGIN(fallback) SONDE__FIELD_ANY("margin", number[0], fallback)
+#define DIM(fallback) SONDE__FIELD_DIM("dim", vectors.axis, fallback)
+#define EPS(fallback)                                                                    \
+    SONDE__FIELD("eps", SONDE__FIELD_NUMBER, vectors.eps, fallback, 0, 1)
+#define KEEP SONDE__FIELD("keepdim", SONDE__FIELD_FLAG, vectors.keep_dims, 0.0, 0, 1)
+#define MARGIN(fallback) SONDE__FIELD_ANY("margin", vectors.margin, fallback)
 
 const sonde__op_layer sonde__layer_cosine_similarity = {
     .name = "cosine_similarity",
     .kind = &sonde__op_div,
     .inputs = 2,
-    .fields = {DIM(1.0), EPS(number[0], 1e-8)},
+    .fields = {DIM(1.0), EPS(1e-8)},
     .help = "the cosine of the angle of a and b along dim; lengths are at least eps",
     .build = build_similarity,
 };
@@ -125,7 +117,7 @@ const sonde__op_layer sonde__layer_pairwise_distance = {
     .name = "pairwise_distance",
     .kind = &sonde__op_sqrt,
     .inputs = 2,
-    .fields = {EPS(number[0], 1e-6), SONDE__FIELD_KEEP},
+    .fields = {EPS(1e-6), KEEP},
     .help = "the length of a - b + eps along the last dimension",
     .build = build_distance,
 };
@@ -134,7 +126,7 @@ const sonde__op_layer sonde__layer_normalize = {
     .name = "normalize",
     .kind = &sonde__op_div,
     .inputs = 1,
-    .fields = {DIM(1.0), EPS(number[0], 1e-12)},
+    .fields = {DIM(1.0), EPS(1e-12)},
     .help = "x by its length along dim, which is at least eps",
     .build = build_normalize,
 };
@@ -146,7 +138,8 @@ static value build_ranking(builder *b, sonde__op_attrs *attrs, const value *in)
     const value wrong = scaled(
         b, two(b, &sonde__op_mul, in[2], two(b, &sonde__op_sub, in[0], in[1])), -1.0F);
 
-    return at_least(b, two(b, &sonde__op_add, wrong, number(b, attrs->number[0])), 0.0F);
+    return at_least(b, two(b, &sonde__op_add, wrong, number(b, attrs->vectors.margin)),
+                    0.0F);
 }
 
 /* x where the label is `label`, else 0. */
@@ -175,24 +168,24 @@ static value build_cosine_loss(builder *b, sonde__op_attrs *attrs, const value *
     return two(
         b, &sonde__op_add,
         where_label(b, in[2], 1.0F, two(b, &sonde__op_sub, number(b, 1.0F), cosine)),
-        where_label(b, in[2], -1.0F,
-                    at_least(b,
-                             two(b, &sonde__op_sub, cosine, number(b, attrs->number[0])),
-                             0.0F)));
+        where_label(
+            b, in[2], -1.0F,
+            at_least(b, two(b, &sonde__op_sub, cosine, number(b, attrs->vectors.margin)),
+                     0.0F)));
 }
 
 static value build_triplet(builder *b, sonde__op_attrs *attrs, const value *in)
 {
-    const float eps = attrs->number[1];
+    const float eps = attrs->vectors.eps;
     const value near = distance(b, in[0], in[1], -1, eps, false);
     value far = distance(b, in[0], in[2], -1, eps, false);
 
-    if (attrs->causal) {
+    if (attrs->vectors.swap) {
         far = two(b, &sonde__op_minimum, far, distance(b, in[1], in[2], -1, eps, false));
     }
     return at_least(b,
                     two(b, &sonde__op_add, two(b, &sonde__op_sub, near, far),
-                        number(b, attrs->number[0])),
+                        number(b, attrs->vectors.margin)),
                     0.0F);
 }
 
@@ -221,8 +214,8 @@ const sonde__op_layer sonde__layer_triplet_margin_loss = {
     .kind = &sonde__op_clamp,
     .inputs = 3,
     .reduces = true,
-    .fields = {MARGIN(1.0), EPS(number[1], 1e-6),
-               SONDE__FIELD("swap", SONDE__FIELD_FLAG, causal, 0.0, 0, 1),
+    .fields = {MARGIN(1.0), EPS(1e-6),
+               SONDE__FIELD("swap", SONDE__FIELD_FLAG, vectors.swap, 0.0, 0, 1),
                SONDE__FIELD_REDUCTION},
     .help = "max(0, margin + the distance of a and b - that of a and c); swap: the "
             "smaller of those of a and c and of b and c",
@@ -234,71 +227,72 @@ const sonde__op_layer sonde__layer_triplet_margin_loss = {
 static value build_glu(builder *b, sonde__op_attrs *attrs, const value *in)
 {
     const sonde__op_shape x = *sonde__op_value_shape(b->graph, in[0]);
-    sonde__op_attrs half = {.stride = {1}};
+    sonde__op_attrs half = {.slice = {.axis = 0}};
 
-    if (sonde__op_expect_axis(&attrs->axis, x.rank, b->diag) != SONDE_OK) {
+    if (sonde__op_expect_axis(&attrs->vectors.axis, x.rank, b->diag) != SONDE_OK) {
         return 0;
     }
-    half.axis = attrs->axis;
-    half.kernel[1] = x.dim[attrs->axis] / 2;
-    if (x.dim[attrs->axis] % 2 != 0) {
+    half.slice.axis = attrs->vectors.axis;
+    half.slice.end = x.dim[attrs->vectors.axis] / 2;
+    if (x.dim[attrs->vectors.axis] % 2 != 0) {
         (void)sonde__fail(b->diag, SONDE_ESHAPE, NULL, "an even number",
-                          "dimension %d has %lld elements", attrs->axis,
-                          (long long)x.dim[attrs->axis]);
+                          "dimension %d has %lld elements", attrs->vectors.axis,
+                          (long long)x.dim[attrs->vectors.axis]);
         return 0;
     }
     const value first = one(b, &sonde__op_slice, &half, in[0]);
 
-    half.kernel[0] = half.kernel[1];
-    half.kernel[1] = x.dim[attrs->axis];
+    half.slice.start = half.slice.end;
+    half.slice.end = x.dim[attrs->vectors.axis];
     return two(b, &sonde__op_mul, first,
                one(b, &sonde__op_sigmoid, NULL, one(b, &sonde__op_slice, &half, in[0])));
 }
 
 static value build_softmin(builder *b, sonde__op_attrs *attrs, const value *in)
 {
-    return one(b, &sonde__op_softmax, &(sonde__op_attrs){.axis = attrs->axis},
+    return one(b, &sonde__op_softmax,
+               &(sonde__op_attrs){.along = {.axis = attrs->vectors.axis}},
                scaled(b, in[0], -1.0F));
 }
 
 /* log of the sum of exp, from the largest; one that is infinite is left out. */
 static value build_logsumexp(builder *b, sonde__op_attrs *attrs, const value *in)
 {
-    sonde__op_attrs kept = {.rank = 1, .dims = {attrs->axis}, .keep_dims = true};
-    const value largest =
-        one(b, &sonde__op_clamp, &(sonde__op_attrs){.number = {-3e38F, 3e38F}},
-            one(b, &sonde__op_extreme, &kept, in[0]));
+    sonde__op_attrs kept = {
+        .reduce = {.rank = 1, .dims = {attrs->vectors.axis}, .keep_dims = true}};
+    const value largest = one(b, &sonde__op_clamp,
+                              &(sonde__op_attrs){.function = {.number = {-3e38F, 3e38F}}},
+                              one(b, &sonde__op_extreme, &kept, in[0]));
     const value shifted = two(b, &sonde__op_sub, in[0], largest);
     const value sum =
         one(b, &sonde__op_log, NULL,
-            sum_of(b, one(b, &sonde__op_exp, NULL, shifted), attrs->axis, true));
+            sum_of(b, one(b, &sonde__op_exp, NULL, shifted), attrs->vectors.axis, true));
     const value y = two(b, &sonde__op_add, sum, largest);
 
-    kept.keep_dims = attrs->keep_dims;
-    return attrs->keep_dims ? y : sum_of(b, y, attrs->axis, false);
+    return attrs->vectors.keep_dims ? y : sum_of(b, y, attrs->vectors.axis, false);
 }
 
 /* The mean of squared differences, times n / (n - correction). */
 static value variance(builder *b, const sonde__op_attrs *attrs, value x)
 {
     const sonde__op_shape s = *sonde__op_value_shape(b->graph, x);
-    sonde__op_attrs mean = {.mean = true, .keep_dims = true};
-    int axis = attrs->axis;
+    sonde__op_attrs mean = {.reduce = {.mean = true, .keep_dims = true}};
+    int axis = attrs->vectors.axis;
 
     if (sonde__op_expect_axis(&axis, s.rank, b->diag) != SONDE_OK) {
         return 0;
     }
-    mean.axes = 1U << (unsigned)axis;
+    mean.reduce.axes = 1U << (unsigned)axis;
     const double count = (double)s.dim[axis];
-    if (count <= (double)attrs->kernel[0]) {
+    if (count <= (double)attrs->vectors.correction) {
         (void)sonde__fail(b->diag, SONDE_ESHAPE, NULL, "more elements than correction",
                           "dimension %d has %g", axis, count);
         return 0;
     }
     value y = two(b, &sonde__op_sub, x, one(b, &sonde__op_reduce, &mean, x));
-    mean.keep_dims = attrs->keep_dims;
+    mean.reduce.keep_dims = attrs->vectors.keep_dims;
     y = one(b, &sonde__op_reduce, &mean, square_of(b, y));
-    return scaled(b, y, (float)(count / (count - (double)attrs->kernel[0])));
+    return scaled(b, y, (float)(count / (count - (double)attrs->vectors.correction)));
 }
 
 static value build_var(builder *b, sonde__op_attrs *attrs, const value *in)
@@ -333,18 +327,19 @@ const sonde__op_layer sonde__layer_logsumexp = {
     .name = "logsumexp",
     .kind = &sonde__op_log,
     .inputs = 1,
-    .fields = {DIM((double)NAN), SONDE__FIELD_KEEP},
+    .fields = {DIM((double)NAN), KEEP},
     .help = "the logarithm of the sum of exp(x) along dim",
     .build = build_logsumexp,
 };
 
-#define CORRECTION SONDE__FIELD("correction", SONDE__FIELD_WHOLE, kernel[0], 1.0, 0, 1)
+#define CORRECTION                                                                       \
+    SONDE__FIELD("correction", SONDE__FIELD_WHOLE, vectors.correction, 1.0, 0, 1)
 
 const sonde__op_layer sonde__layer_var = {
     .name = "var",
     .kind = &sonde__op_reduce,
     .inputs = 1,
-    .fields = {DIM((double)NAN), CORRECTION, SONDE__FIELD_KEEP},
+    .fields = {DIM((double)NAN), CORRECTION, KEEP},
     .help = "the sum of squared differences from the mean along dim, by n - correction",
     .build = build_var,
 };
@@ -353,7 +348,7 @@ const sonde__op_layer sonde__layer_std = {
     .name = "std",
     .kind = &sonde__op_sqrt,
     .inputs = 1,
-    .fields = {DIM((double)NAN), CORRECTION, SONDE__FIELD_KEEP},
+    .fields = {DIM((double)NAN), CORRECTION, KEEP},
     .help = "the square root of var",
     .build = build_std,
 };

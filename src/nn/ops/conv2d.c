@@ -14,9 +14,7 @@
  * what the input gradient makes of the dy x; H' = (H - 1) s - 2 p + d (kh - 1) + 1 and the
  * rows that a convolution of this stride leaves over, output_padding. As torch.nn.ConvTranspose2d.
  *
- * attrs: stride, padding, dilation, groups; kernel is filled in from the weight. The
- * gradients have those of the forward op, and in dims the shape to give back; half and
- * wide. Of ConvTranspose2d dims[0] and dims[1] are output_padding.
+ * attrs: window.
  */
 #include "nn/ops/common.h"
 #include "base/fail.h"
@@ -25,15 +23,13 @@
 
 #include <stdio.h>
 
-extern const sonde__op_kind sonde__op_conv_transpose2d;
-
 static sonde_err output_shape(const sonde__op_shape *x, const sonde__op_shape *w,
                               sonde__op_attrs *attrs, sonde__op_shape *y,
                               sonde_diag *diag)
 {
     sonde__op_shape made = {
         .dtype = x->dtype, .rank = 4, .dim = {x->dim[0], w->dim[0], 0, 0}};
-    const int64_t groups = attrs->groups;
+    const int64_t groups = attrs->window.groups;
 
     if (groups < 1 || x->dim[1] % groups != 0 || w->dim[0] % groups != 0) {
         return sonde__fail(diag, SONDE_EINVAL, NULL, "a divisor of both channel counts",
@@ -49,8 +45,8 @@ static sonde_err output_shape(const sonde__op_shape *x, const sonde__op_shape *w
         return sonde__fail(diag, SONDE_ESHAPE, NULL, form, "input has %lld channels",
                            (long long)x->dim[1]);
     }
-    attrs->kernel[0] = w->dim[2];
-    attrs->kernel[1] = w->dim[3];
+    attrs->window.kernel[0] = w->dim[2];
+    attrs->window.kernel[1] = w->dim[3];
     SONDE__TRY(sonde__op_window_count(attrs, 0, x->dim[2], &made.dim[2], diag));
     SONDE__TRY(sonde__op_window_count(attrs, 1, x->dim[3], &made.dim[3], diag));
     SONDE__TRY(sonde__op_expect_size(&made, "output", diag));
@@ -83,7 +79,7 @@ static double convolve_at(const sonde__op_call *call, int64_t n, int64_t o, int6
 {
     const sonde__operand *x = &call->in[0], *w = &call->in[1];
     const int64_t channels = w->shape.dim[1]; /* of a group */
-    const int64_t group = o / (w->shape.dim[0] / call->attrs->groups);
+    const int64_t group = o / (w->shape.dim[0] / call->attrs->window.groups);
     double sum = sonde__op_has_in(call, 2) ? sonde__op_load(&call->in[2], o) : 0.0;
 
     for (int64_t c = 0; c < channels; c++) {
@@ -115,9 +111,6 @@ static void conv2d_run(const sonde__op_call *call, int part, int parts)
     sonde__op_store_all(call, convolve_at);
 }
 
-SONDE__KERNELS(conv2d, sonde__kernel_conv2d_fast)
-SONDE__HALF_KERNELS(conv2d)
-
 static void conv2d_gradient(const sonde__op_gradient_context *context)
 {
     const sonde__op_value x = context->in[0], w = context->in[1],
@@ -141,12 +134,13 @@ static void conv2d_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_conv2d = {
     .name = "Conv2d",
-    SONDE__OPERANDS(2, 3, 1),
+    SONDE__OPERANDS(window, 2, 3, 1),
     .infer = conv2d_infer,
     .gradient = conv2d_gradient,
-    .kernels = conv2d_kernels,
+    SONDE__REFERENCE(conv2d_run),
+    .fast = sonde__kernel_conv2d_fast,
     .halves = SONDE__HALVES_MADE,
-    .half_kernels = conv2d_half_kernels,
+    .half_kernels = sonde__kernel_conv2d_half,
 };
 
 /* --- gradient of the input ---------------------------------------------------------- */
@@ -173,8 +167,8 @@ static double grad_input_at(const sonde__op_call *call, int64_t n, int64_t c, in
                             int64_t col)
 {
     const sonde__operand *dy = &call->in[0], *w = &call->in[1];
-    const int64_t channels = w->shape.dim[1];                      /* of a group */
-    const int64_t outputs = w->shape.dim[0] / call->attrs->groups; /* likewise */
+    const int64_t channels = w->shape.dim[1];                             /* of a group */
+    const int64_t outputs = w->shape.dim[0] / call->attrs->window.groups; /* likewise */
     const int64_t first = c / channels * outputs;
     double sum = 0.0;
 
@@ -205,16 +199,14 @@ static void conv2d_grad_input_run(const sonde__op_call *call, int part, int part
     sonde__op_store_all(call, grad_input_at);
 }
 
-SONDE__KERNELS(conv2d_grad_input, sonde__kernel_conv2d_grad_input_fast)
-SONDE__HALF_KERNELS(conv2d_grad_input)
-
 const sonde__op_kind sonde__op_conv2d_grad_input = {
     .name = "Conv2dGradInput",
-    SONDE__OPERANDS(2, 2, 1),
+    SONDE__OPERANDS(window, 2, 2, 1),
     .infer = conv2d_grad_input_infer,
-    .kernels = conv2d_grad_input_kernels,
+    SONDE__REFERENCE(conv2d_grad_input_run),
+    .fast = sonde__kernel_conv2d_grad_input_fast,
     .halves = SONDE__HALVES_MADE,
-    .half_kernels = conv2d_grad_input_half_kernels,
+    .half_kernels = sonde__kernel_conv2d_grad_input_half,
 };
 
 /* --- gradient of the weight --------------------------------------------------------- */
@@ -243,7 +235,7 @@ static double grad_weight_at(const sonde__op_call *call, int64_t o, int64_t c, i
 {
     const sonde__operand *dy = &call->in[0], *x = &call->in[1];
     const sonde__op_shape *w = &call->out[0].shape;
-    const int64_t channel = o / (w->dim[0] / call->attrs->groups) * w->dim[1] + c;
+    const int64_t channel = o / (w->dim[0] / call->attrs->window.groups) * w->dim[1] + c;
     double sum = 0.0;
 
     for (int64_t n = 0; n < x->shape.dim[0]; n++) {
@@ -273,16 +265,14 @@ static void conv2d_grad_weight_run(const sonde__op_call *call, int part, int par
     sonde__op_store_all(call, grad_weight_at);
 }
 
-SONDE__KERNELS(conv2d_grad_weight, sonde__kernel_conv2d_grad_weight_fast)
-SONDE__HALF_KERNELS(conv2d_grad_weight)
-
 const sonde__op_kind sonde__op_conv2d_grad_weight = {
     .name = "Conv2dGradWeight",
-    SONDE__OPERANDS(2, 2, 1),
+    SONDE__OPERANDS(window, 2, 2, 1),
     .infer = conv2d_grad_weight_infer,
-    .kernels = conv2d_grad_weight_kernels,
+    SONDE__REFERENCE(conv2d_grad_weight_run),
+    .fast = sonde__kernel_conv2d_grad_weight_fast,
     .halves = SONDE__HALVES_MADE,
-    .half_kernels = conv2d_grad_weight_half_kernels,
+    .half_kernels = sonde__kernel_conv2d_grad_weight_half,
 };
 
 /* --- transposed --------------------------------------------------------------------- */
@@ -290,7 +280,8 @@ const sonde__op_kind sonde__op_conv2d_grad_weight = {
 static sonde_err transposed_extent(const sonde__op_attrs *attrs, int d, int64_t extent,
                                    int64_t kernel, int64_t *made, sonde_diag *diag)
 {
-    const int64_t more = attrs->dims[d], stride = attrs->stride[d];
+    const int64_t more = attrs->window.output_padding[d],
+                  stride = attrs->window.stride[d];
 
     if (stride < 1 || more < 0 || more >= stride) {
         return sonde__fail(diag, SONDE_EINVAL, NULL, "less than the stride",
@@ -298,17 +289,17 @@ static sonde_err transposed_extent(const sonde__op_attrs *attrs, int d, int64_t 
                            (long long)stride);
     }
     if (stride > SONDE__MAX_EXTENT || kernel > SONDE__MAX_EXTENT ||
-        attrs->dilation[d] > SONDE__MAX_EXTENT || attrs->padding[d] > SONDE__MAX_EXTENT ||
-        extent > SONDE__MAX_EXTENT) {
+        attrs->window.dilation[d] > SONDE__MAX_EXTENT ||
+        attrs->window.padding[d] > SONDE__MAX_EXTENT || extent > SONDE__MAX_EXTENT) {
         return sonde__fail(diag, SONDE_EINVAL, NULL, "at most 2^24",
                            "a larger size, kernel or stride");
     }
-    *made = (extent - 1) * stride - 2 * attrs->padding[d] +
-            attrs->dilation[d] * (kernel - 1) + more + 1;
+    *made = (extent - 1) * stride - 2 * attrs->window.padding[d] +
+            attrs->window.dilation[d] * (kernel - 1) + more + 1;
     if (extent < 1 || *made < 1) {
         return sonde__fail(diag, SONDE_ESHAPE, NULL, "at least one row and column",
                            "%lld of %lld with a padding of %lld", (long long)*made,
-                           (long long)extent, (long long)attrs->padding[d]);
+                           (long long)extent, (long long)attrs->window.padding[d]);
     }
     return SONDE_OK;
 }
@@ -322,8 +313,8 @@ static sonde_err conv_transpose2d_infer(sonde__op_call *call, sonde__op_attrs *a
     SONDE__TRY(sonde__op_expect_rank(x, 4, "input", "(N, C, H, W)", diag));
     SONDE__TRY(sonde__op_expect_rank(w, 4, "weight", "(C, O / groups, kh, kw)", diag));
     SONDE__TRY(sonde__op_expect_product(attrs, x, w, "weight", &y.dtype, diag));
-    if (w->dim[0] != x->dim[1] || attrs->groups < 1 ||
-        __builtin_mul_overflow(w->dim[1], attrs->groups, &y.dim[1])) {
+    if (w->dim[0] != x->dim[1] || attrs->window.groups < 1 ||
+        __builtin_mul_overflow(w->dim[1], attrs->window.groups, &y.dim[1])) {
         return sonde__fail(diag, SONDE_ESHAPE, NULL, "as many as the input has",
                            "a weight for %lld channels, an input of %lld",
                            (long long)w->dim[0], (long long)x->dim[1]);
@@ -346,9 +337,6 @@ static void conv_transpose2d_run(const sonde__op_call *call, int part, int parts
     sonde__op_store_all(call, grad_input_at);
 }
 
-SONDE__KERNELS(conv_transpose2d, sonde__kernel_conv2d_grad_input_fast)
-SONDE__HALF_KERNELS(conv_transpose2d)
-
 static void conv_transpose2d_gradient(const sonde__op_gradient_context *context)
 {
     const sonde__op_value x = context->in[0], w = context->in[1],
@@ -369,10 +357,11 @@ static void conv_transpose2d_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_conv_transpose2d = {
     .name = "ConvTranspose2d",
-    SONDE__OPERANDS(2, 2, 1),
+    SONDE__OPERANDS(window, 2, 2, 1),
     .infer = conv_transpose2d_infer,
     .gradient = conv_transpose2d_gradient,
-    .kernels = conv_transpose2d_kernels,
+    SONDE__REFERENCE(conv_transpose2d_run),
+    .fast = sonde__kernel_conv2d_grad_input_fast,
     .halves = SONDE__HALVES_MADE,
-    .half_kernels = conv_transpose2d_half_kernels,
+    .half_kernels = sonde__kernel_conv_transpose2d_half,
 };

@@ -16,16 +16,13 @@
  * infinite loss and a gradient of NaN, or 0 and 0 with affine (zero_infinity). Labels and
  * lengths out of range: NaN, and no gradient; a session refuses such lengths before.
  *
- * attrs: groups the blank; affine; mean.
+ * attrs: ctc.
  */
 #include "base/fail.h"
 #include "nn/ops/common.h"
 #include "nn/ops/layer_row.h"
 
 #include <math.h>
-
-extern const sonde__op_kind sonde__op_ctc_loss, sonde__op_ctc_loss_grad;
-extern const sonde__op_layer sonde__layer_ctc_loss;
 
 /* --- one sample ----------------------------------------------------------------------- */
 
@@ -48,7 +45,7 @@ static sample sample_number(const sonde__operand *in, const sonde__op_attrs *att
                 .number = n,
                 .samples = logp->dim[1],
                 .classes = logp->dim[2],
-                .blank = attrs->groups,
+                .blank = attrs->ctc.blank,
                 .steps = ((const int64_t *)in[2].data)[n],
                 .labels = ((const int64_t *)in[3].data)[n],
                 .row = 2 * most + 1};
@@ -113,9 +110,9 @@ static sonde_err ctc_loss_infer(sonde__op_call *call, sonde__op_attrs *attrs,
     }
     SONDE__TRY(sonde__op_expect_shape(&call->in[2].shape, &lengths, names[2], diag));
     SONDE__TRY(sonde__op_expect_shape(&call->in[3].shape, &lengths, names[3], diag));
-    if (attrs->groups < 0 || attrs->groups >= logp->dim[2]) {
+    if (attrs->ctc.blank < 0 || attrs->ctc.blank >= logp->dim[2]) {
         return sonde__fail(diag, SONDE_EINVAL, NULL, "a class", "blank is %lld of %lld",
-                           (long long)attrs->groups, (long long)logp->dim[2]);
+                           (long long)attrs->ctc.blank, (long long)logp->dim[2]);
     }
     call->out[0].shape = (sonde__op_shape){logp->dtype, 1, {logp->dim[1]}};
     call->out[1].shape = (sonde__op_shape){
@@ -184,10 +181,10 @@ static void ctc_loss_run(const sonde__op_call *call, int part, int parts)
             }
         }
         loss = loss_of(&s, alpha);
-        loss = call->attrs->affine && loss == (double)INFINITY ? 0.0 : loss;
+        loss = call->attrs->ctc.zero_infinity && loss == (double)INFINITY ? 0.0 : loss;
         sonde__op_store(&call->out[0], n,
-                        call->attrs->mean && s.labels > 0 ? loss / (double)s.labels
-                                                          : loss);
+                        call->attrs->ctc.mean && s.labels > 0 ? loss / (double)s.labels
+                                                              : loss);
     }
 }
 
@@ -201,19 +198,6 @@ static int sample_parts(const sonde__op_call *call, int max)
     return parts < 1.0 ? 1 : parts > (double)max ? max : (int)parts;
 }
 
-SONDE__KERNELS_IN_PARTS(ctc_loss, sample_parts)
-
-static void ctc_loss_gradient(const sonde__op_gradient_context *context)
-{
-    const sonde__op_value in[] = {context->grad_out[0], context->in[0], context->in[1],
-                                  context->in[2],       context->in[3], context->out[1]};
-
-    if (context->wanted[0] && context->grad_out[0] != 0) {
-        context->grad_in[0] = sonde__op_emit(context->graph, &sonde__op_ctc_loss_grad,
-                                             context->attrs, in, 6);
-    }
-}
-
 static bool ctc_loss_ids(const sonde__op_call *call, int operand, sonde__op_ids *ids)
 {
     *ids = (sonde__op_ids){.what = "length",
@@ -224,11 +208,11 @@ static bool ctc_loss_ids(const sonde__op_call *call, int operand, sonde__op_ids 
 
 const sonde__op_kind sonde__op_ctc_loss = {
     .name = "CtcLoss",
-    SONDE__OPERANDS(4, 4, 2),
+    SONDE__OPERANDS(ctc, 4, 4, 2),
     .out_names = {NULL, "Paths"},
     .infer = ctc_loss_infer,
-    .gradient = ctc_loss_gradient,
-    .kernels = ctc_loss_kernels,
+    .backward = {&sonde__op_ctc_loss_grad, "d0123B"},
+    SONDE__REFERENCE(ctc_loss_run, .parts = sample_parts),
     .ids = ctc_loss_ids,
 };
 
@@ -238,16 +222,7 @@ const sonde__op_kind sonde__op_ctc_loss = {
 static sonde_err ctc_loss_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                      sonde_diag *diag)
 {
-    sonde__op_call forward = {.in_count = 4,
-                              .in = {call->in[1], call->in[2], call->in[3], call->in[4]}};
-
-    SONDE__TRY(ctc_loss_infer(&forward, attrs, diag));
-    SONDE__TRY(sonde__op_expect_shape(&call->in[0].shape, &forward.out[0].shape,
-                                      "output gradient", diag));
-    SONDE__TRY(
-        sonde__op_expect_shape(&call->in[5].shape, &forward.out[1].shape, "paths", diag));
-    call->out[0].shape = call->in[1].shape;
-    return SONDE_OK;
+    return sonde__op_infer_after(call, attrs, ctc_loss_infer, 4, 1, diag);
 }
 
 /* Two rows of a sample's states: the ways from each state on, after a step. */
@@ -281,7 +256,7 @@ static void grad_of_sample(const sonde__op_call *call, const sample *s, double d
     const double loss = loss_of(s, alpha);
     double *beta = rows, *after = rows + s->row;
 
-    if (!s->known || (call->attrs->affine && loss == (double)INFINITY)) {
+    if (!s->known || (call->attrs->ctc.zero_infinity && loss == (double)INFINITY)) {
         return;
     }
     for (int64_t t = s->steps; t-- > 0;) {
@@ -316,28 +291,18 @@ static void ctc_loss_grad_run(const sonde__op_call *call, int part, int parts)
                 sonde__op_store(&call->out[0], (t * samples + n) * classes + c, 0.0);
             }
         }
-        grad_of_sample(
-            call, &s,
-            call->attrs->mean && s.labels > 0 ? dloss / (double)s.labels : dloss, rows);
+        grad_of_sample(call, &s,
+                       call->attrs->ctc.mean && s.labels > 0 ? dloss / (double)s.labels
+                                                             : dloss,
+                       rows);
     }
-}
-
-static const sonde__op_kernel *const *ctc_loss_grad_kernels(void)
-{
-    static const sonde__op_kernel reference = {.name = "reference",
-                                               .scratch = beta_scratch,
-                                               .parts = sample_parts,
-                                               .run = ctc_loss_grad_run};
-    static const sonde__op_kernel *const kernels[] = {&reference, NULL};
-
-    return kernels;
 }
 
 const sonde__op_kind sonde__op_ctc_loss_grad = {
     .name = "CtcLossGrad",
-    SONDE__OPERANDS(6, 6, 1),
+    SONDE__OPERANDS(ctc, 6, 6, 1),
     .infer = ctc_loss_grad_infer,
-    .kernels = ctc_loss_grad_kernels,
+    SONDE__REFERENCE(ctc_loss_grad_run, .scratch = beta_scratch, .parts = sample_parts),
 };
 
 /* --- the layer ------------------------------------------------------------------------ */
@@ -346,7 +311,7 @@ const sonde__op_kind sonde__op_ctc_loss_grad = {
 static sonde__op_value build_ctc(const sonde__op_builder *builder, sonde__op_attrs *attrs,
                                  const sonde__op_value *in)
 {
-    attrs->mean = attrs->reduction == SONDE__REDUCE_MEAN;
+    attrs->ctc.mean = attrs->reduction == SONDE__REDUCE_MEAN;
     return builder->emit(builder, &sonde__op_ctc_loss, attrs, in, 4);
 }
 
@@ -355,8 +320,9 @@ const sonde__op_layer sonde__layer_ctc_loss = {
     .kind = &sonde__op_ctc_loss,
     .inputs = 4,
     .reduces = true,
-    .fields = {SONDE__FIELD("blank", SONDE__FIELD_WHOLE, groups, 0.0, 0, 1e9),
-               SONDE__FIELD("zero_infinity", SONDE__FIELD_FLAG, affine, 0.0, 0, 1),
+    .fields = {SONDE__FIELD("blank", SONDE__FIELD_WHOLE, ctc.blank, 0.0, 0, 1e9),
+               SONDE__FIELD("zero_infinity", SONDE__FIELD_FLAG, ctc.zero_infinity, 0.0, 0,
+                            1),
                SONDE__FIELD_REDUCTION},
     .help =
         "connectionist temporal classification of log-probabilities (T, N, C), targets "

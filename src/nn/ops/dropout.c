@@ -7,8 +7,6 @@
  * The draw is a pure function of the session's seed, the op, the micro-batch and the
  * element, so forward and gradient draw the same without a mask in memory, threads change
  * nothing, and a resumed run draws what an uninterrupted one draws. 0 x keeps NaN.
- *
- * attrs: number[0] is p; stream.
  */
 #include "base/random.h"
 #include "nn/ops/common.h"
@@ -16,18 +14,6 @@
 #include "nn/ops/layer_row.h"
 
 #include <math.h>
-
-extern const sonde__op_kind sonde__op_dropout, sonde__op_dropout_grad;
-extern const sonde__op_layer sonde__layer_dropout;
-
-static sonde_err dropout_infer(sonde__op_call *call, sonde__op_attrs *attrs,
-                               sonde_diag *diag)
-{
-    (void)attrs;
-    SONDE__TRY(sonde__op_expect_float(&call->in[0].shape, "input", diag));
-    call->out[0].shape = call->in[0].shape;
-    return SONDE_OK;
-}
 
 /* Elements that one block of random numbers serves, and a part has at least. */
 enum { BLOCK = 4, ELEMENTS_A_PART = 8192 };
@@ -43,7 +29,7 @@ static int dropout_parts(const sonde__op_call *call, int max)
 static void draw_factors(const sonde__op_call *call, int64_t block, double factor[BLOCK])
 {
     const sonde__op_draw *draw = call->draw;
-    const double p = (double)call->attrs->number[0];
+    const double p = (double)call->attrs->p;
     /* the first bit: not a stream of initial values */
     const uint64_t stream = UINT64_C(1) << 63U | call->attrs->stream << 44U;
     uint32_t numbers[BLOCK];
@@ -107,34 +93,25 @@ static void dropout_grad_run(const sonde__op_call *call, int part, int parts)
     dropout_run(call, part, parts);
 }
 
-SONDE__KERNELS_IN_PARTS(dropout, dropout_parts)
-SONDE__KERNELS_IN_PARTS(dropout_grad, dropout_parts)
-
-static void dropout_gradient(const sonde__op_gradient_context *context)
-{
-    context->grad_in[0] = sonde__op_emit(context->graph, &sonde__op_dropout_grad,
-                                         context->attrs, context->grad_out, 1);
-}
-
 const sonde__op_kind sonde__op_dropout = {
     .name = "Dropout",
-    SONDE__OPERANDS(1, 1, 1),
-    .infer = dropout_infer,
-    .gradient = dropout_gradient,
-    .kernels = dropout_kernels,
+    SONDE__OPERANDS(none, 1, 1, 1),
+    .infer = sonde__op_infer_alike,
+    .backward = {&sonde__op_dropout_grad, "d"},
+    SONDE__REFERENCE(dropout_run, .parts = dropout_parts),
 };
 
 const sonde__op_kind sonde__op_dropout_grad = {
     .name = "DropoutGrad",
-    SONDE__OPERANDS(1, 1, 1),
-    .infer = dropout_infer,
-    .kernels = dropout_grad_kernels,
+    SONDE__OPERANDS(none, 1, 1, 1),
+    .infer = sonde__op_infer_alike,
+    SONDE__REFERENCE(dropout_grad_run, .parts = dropout_parts),
 };
 
 const sonde__op_layer sonde__layer_dropout = {
     .name = "dropout",
     .kind = &sonde__op_dropout,
     .inputs = 1,
-    .fields = {SONDE__FIELD("p", SONDE__FIELD_NUMBER, number[0], 0.5, 0, 1)},
+    .fields = {SONDE__FIELD("p", SONDE__FIELD_NUMBER, p, 0.5, 0, 1)},
     .help = "training: x / (1 - p), or 0 with probability p; otherwise x",
 };

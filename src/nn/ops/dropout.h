@@ -6,10 +6,10 @@
 
 #include "nn/ops/ops.h"
 
-/* Whether a call drops anything: attrs.number[0] is the probability, and it is training. */
+/* Whether a call drops anything: attrs.p is the probability, and it is training. */
 static inline bool sonde__op_drops(const sonde__op_call *call)
 {
-    return call->attrs->number[0] > 0.0F && call->draw != NULL && call->draw->training;
+    return call->attrs->p > 0.0F && call->draw != NULL && call->draw->training;
 }
 
 /* The factor of element i: 0 or 1 / (1 - p), drawn from attrs.stream; 1 if nothing is

@@ -2,14 +2,15 @@
  * elementwise.c - add and mul with broadcasting, scale, fill, and the accumulator.
  *
  *   add         y = a + b        mul   y = a b       (torch's broadcasting)
- *   scale       y = attrs.scale x
- *   fill        a float32 tensor of shape attrs.dims full of attrs.scale
- *   accumulate  acc = acc + attrs.scale g, in place: 1 sums gradients over micro-batches,
+ *   scale       y = attrs.fill.value x
+ *   fill        a float32 tensor of shape attrs.fill.dims full of attrs.fill.value
+ *   accumulate  acc = acc + attrs.fill.value g, in place: 1 sums gradients over micro-batches,
  *               1 / G takes their mean. A scale of 0 would forget g: an error.
  *
  * Broadcasting aligns dims at the end; a dim of 1, or none, repeats.
  */
 #include "nn/ops/common.h"
+#include "nn/ops/layer_row.h"
 #include "base/fail.h"
 #include "base/macros.h"
 #include "nn/kernels/fast.h"
@@ -95,9 +96,6 @@ static void add_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(add, sonde__kernel_add_fast)
-SONDE__HALF_KERNELS(add)
-
 static void add_gradient(const sonde__op_gradient_context *context)
 {
     for (int i = 0; i < 2; i++) {
@@ -110,12 +108,13 @@ static void add_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_add = {
     .name = "Add",
-    SONDE__OPERANDS(2, 2, 1),
+    SONDE__OPERANDS(none, 2, 2, 1),
     .infer = binary_infer,
     .gradient = add_gradient,
-    .kernels = add_kernels,
+    SONDE__REFERENCE(add_run),
+    .fast = sonde__kernel_add_fast,
     .halves = SONDE__HALVES_KEPT,
-    .half_kernels = add_half_kernels,
+    .half_kernels = sonde__kernel_add_half,
 };
 
 static void mul_run(const sonde__op_call *call, int part, int parts)
@@ -132,8 +131,6 @@ static void mul_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(mul, NULL)
-
 static void mul_gradient(const sonde__op_gradient_context *context)
 {
     for (int i = 0; i < 2; i++) {
@@ -149,22 +146,13 @@ static void mul_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_mul = {
     .name = "Mul",
-    SONDE__OPERANDS(2, 2, 1),
+    SONDE__OPERANDS(none, 2, 2, 1),
     .infer = binary_infer,
     .gradient = mul_gradient,
-    .kernels = mul_kernels,
+    SONDE__REFERENCE(mul_run),
 };
 
 /* --- scale -------------------------------------------------------------------------- */
-
-static sonde_err scale_infer(sonde__op_call *call, sonde__op_attrs *attrs,
-                             sonde_diag *diag)
-{
-    (void)attrs;
-    SONDE__TRY(sonde__op_expect_float(&call->in[0].shape, "input", diag));
-    call->out[0].shape = call->in[0].shape;
-    return SONDE_OK;
-}
 
 static void scale_run(const sonde__op_call *call, int part, int parts)
 {
@@ -173,24 +161,18 @@ static void scale_run(const sonde__op_call *call, int part, int parts)
     (void)part, (void)parts;
     for (int64_t i = 0; i < count; i++) {
         sonde__op_store(&call->out[0], i,
-                        (double)call->attrs->scale * sonde__op_load(&call->in[0], i));
+                        (double)call->attrs->fill.value *
+                            sonde__op_load(&call->in[0], i));
     }
-}
-
-SONDE__KERNELS(scale, sonde__kernel_scale_fast)
-
-static void scale_gradient(const sonde__op_gradient_context *context)
-{
-    context->grad_in[0] = sonde__op_emit(context->graph, &sonde__op_scale, context->attrs,
-                                         &context->grad_out[0], 1);
 }
 
 const sonde__op_kind sonde__op_scale = {
     .name = "Scale",
-    SONDE__OPERANDS(1, 1, 1),
-    .infer = scale_infer,
-    .gradient = scale_gradient,
-    .kernels = scale_kernels,
+    SONDE__OPERANDS(fill, 1, 1, 1),
+    .infer = sonde__op_infer_alike,
+    .backward = {&sonde__op_scale, "d"},
+    SONDE__REFERENCE(scale_run),
+    .fast = sonde__kernel_scale_fast,
 };
 
 /* --- fill --------------------------------------------------------------------------- */
@@ -206,21 +188,19 @@ static void fill_run(const sonde__op_call *call, int part, int parts)
 {
     const int64_t count = sonde__op_shape_count(&call->out[0].shape);
     const double times =
-        call->attrs->scaled ? (double)call->live[SONDE__LIVE_LOSS_SCALE] : 1.0;
+        call->attrs->fill.scaled ? (double)call->live[SONDE__LIVE_LOSS_SCALE] : 1.0;
 
     (void)part, (void)parts;
     for (int64_t i = 0; i < count; i++) {
-        sonde__op_store(&call->out[0], i, (double)call->attrs->scale * times);
+        sonde__op_store(&call->out[0], i, (double)call->attrs->fill.value * times);
     }
 }
 
-SONDE__KERNELS(fill, NULL)
-
 const sonde__op_kind sonde__op_fill = {
     .name = "Fill",
-    SONDE__OPERANDS(0, 0, 1),
+    SONDE__OPERANDS(fill, 0, 0, 1),
     .infer = fill_infer,
-    .kernels = fill_kernels,
+    SONDE__REFERENCE(fill_run),
 };
 
 /* --- accumulate --------------------------------------------------------------------- */
@@ -230,7 +210,7 @@ static sonde_err accumulate_infer(sonde__op_call *call, sonde__op_attrs *attrs,
 {
     const sonde__op_shape *acc = &call->in[0].shape;
 
-    if (attrs->scale == 0.0f) {
+    if (attrs->fill.value == 0.0f) {
         return sonde__fail(diag, SONDE_EINVAL, NULL, "1 for a sum, 1 / count for a mean",
                            "accumulating with scale 0");
     }
@@ -248,16 +228,24 @@ static void accumulate_run(const sonde__op_call *call, int part, int parts)
     for (int64_t i = 0; i < count; i++) {
         sonde__op_store(&call->out[0], i,
                         sonde__op_load(&call->in[0], i) +
-                            (double)call->attrs->scale * sonde__op_load(&call->in[1], i));
+                            (double)call->attrs->fill.value *
+                                sonde__op_load(&call->in[1], i));
     }
 }
 
-SONDE__KERNELS(accumulate, sonde__kernel_accumulate_fast)
-
 const sonde__op_kind sonde__op_accumulate = {
     .name = "Accumulate",
-    SONDE__OPERANDS(2, 2, 1),
+    SONDE__OPERANDS(fill, 2, 2, 1),
     .infer = accumulate_infer,
-    .kernels = accumulate_kernels,
+    SONDE__REFERENCE(accumulate_run),
+    .fast = sonde__kernel_accumulate_fast,
     .alias = {1},
 };
+
+/* --- layers ----------------------------------------------------------------------------- */
+
+const sonde__op_layer sonde__layer_add = {
+    .name = "add", .kind = &sonde__op_add, .inputs = 2, .help = "a + b"};
+
+const sonde__op_layer sonde__layer_mul = {
+    .name = "mul", .kind = &sonde__op_mul, .inputs = 2, .help = "a b"};

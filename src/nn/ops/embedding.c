@@ -9,8 +9,7 @@
  * range before it runs; a kernel that meets one makes its row NaN, and leaves it out of
  * the gradient. The row padding_idx begins at zero and gets no gradient.
  *
- * attrs: groups, the rows V of a layer; dims of the gradient, w's shape; number[0], the
- * row of padding, and choice 1 if there is one; scale, the spread of a layer's initial values.
+ * attrs: embedding.
  */
 #include "base/fail.h"
 #include "nn/ops/common.h"
@@ -18,10 +17,6 @@
 
 #include <math.h>
 #include <string.h>
-
-extern const sonde__op_kind sonde__op_embedding, sonde__op_embedding_grad,
-    sonde__op_slice;
-extern const sonde__op_layer sonde__layer_embedding, sonde__layer_positional_embedding;
 
 /* --- forward -------------------------------------------------------------------------- */
 
@@ -98,18 +93,6 @@ static const sonde__op_kernel *const *fast_copies(void)
     return kernels;
 }
 
-SONDE__KERNELS(embedding, fast_copies)
-
-static void embedding_gradient(const sonde__op_gradient_context *context)
-{
-    const sonde__op_value in[] = {context->grad_out[0], context->in[0]};
-
-    if (context->wanted[1]) {
-        context->grad_in[1] = sonde__op_emit_shaped(context, &sonde__op_embedding_grad,
-                                                    context->in[1], in, 2);
-    }
-}
-
 static bool embedding_ids(const sonde__op_call *call, int operand, sonde__op_ids *ids)
 {
     *ids = (sonde__op_ids){.what = "token id", .count = call->in[1].shape.dim[0]};
@@ -118,10 +101,11 @@ static bool embedding_ids(const sonde__op_call *call, int operand, sonde__op_ids
 
 const sonde__op_kind sonde__op_embedding = {
     .name = "Embedding",
-    SONDE__OPERANDS(2, 2, 1),
+    SONDE__OPERANDS(embedding, 2, 2, 1),
     .infer = embedding_infer,
-    .gradient = embedding_gradient,
-    .kernels = embedding_kernels,
+    .backward = {&sonde__op_embedding_grad, "d0", 1, true},
+    SONDE__REFERENCE(embedding_run),
+    .fast = fast_copies,
     .ids = embedding_ids,
 };
 
@@ -152,7 +136,7 @@ static sonde_err embedding_grad_infer(sonde__op_call *call, sonde__op_attrs *att
 static bool counts(const sonde__op_call *call, int64_t id)
 {
     return id >= 0 && id < call->out[0].shape.dim[0] &&
-           !(call->attrs->choice != 0 && id == (int64_t)call->attrs->number[0]);
+           !(call->attrs->embedding.padded && id == call->attrs->embedding.padding_idx);
 }
 
 static void embedding_grad_run(const sonde__op_call *call, int part, int parts)
@@ -217,13 +201,12 @@ static const sonde__op_kernel *const *fast_sums(void)
     return kernels;
 }
 
-SONDE__KERNELS(embedding_grad, fast_sums)
-
 const sonde__op_kind sonde__op_embedding_grad = {
     .name = "EmbeddingGrad",
-    SONDE__OPERANDS(2, 2, 1),
+    SONDE__OPERANDS(embedding, 2, 2, 1),
     .infer = embedding_grad_infer,
-    .kernels = embedding_grad_kernels,
+    SONDE__REFERENCE(embedding_grad_run),
+    .fast = fast_sums,
 };
 
 /* --- the layer ------------------------------------------------------------------------ */
@@ -231,9 +214,9 @@ const sonde__op_kind sonde__op_embedding_grad = {
 /* Whether padding_idx is a row of the table. */
 static bool has_padding(const sonde__op_attrs *attrs)
 {
-    const float row = attrs->number[0];
+    const int64_t row = attrs->embedding.padding_idx;
 
-    return row >= 0.0F && (double)row < (double)attrs->groups && floorf(row) == row;
+    return row >= 0 && row < attrs->embedding.num_embeddings;
 }
 
 static int embedding_params(const sonde__op_shape *x, const sonde__op_attrs *attrs,
@@ -244,25 +227,26 @@ static int embedding_params(const sonde__op_shape *x, const sonde__op_attrs *att
         .suffix = "weight",
         .role = SONDE_ROLE_WEIGHT,
         .rank = 2,
-        .dim = {attrs->groups, attrs->kernel[0]},
-        .spread = attrs->scale,
-        .blank = has_padding(attrs) ? attrs->kernel[0] : 0,
-        .blank_first =
-            has_padding(attrs) ? (int64_t)attrs->number[0] * attrs->kernel[0] : 0};
+        .dim = {attrs->embedding.num_embeddings, attrs->embedding.width},
+        .spread = attrs->embedding.std,
+        .blank = has_padding(attrs) ? attrs->embedding.width : 0,
+        .blank_first = has_padding(attrs)
+                           ? attrs->embedding.padding_idx * attrs->embedding.width
+                           : 0};
     return 1;
 }
 
 static sonde__op_value embedding_build(const sonde__op_builder *builder,
                                        sonde__op_attrs *attrs, const sonde__op_value *in)
 {
-    const float padding = attrs->number[0];
+    const int64_t padding = attrs->embedding.padding_idx;
 
-    if (padding >= 0.0F && !has_padding(attrs)) {
+    if (padding >= 0 && !has_padding(attrs)) {
         (void)sonde__fail(builder->diag, SONDE_EINVAL, NULL, "a row of the table",
-                          "padding_idx is %g", (double)padding);
+                          "padding_idx is %lld", (long long)padding);
         return 0;
     }
-    attrs->choice = padding < 0.0F ? 0 : 1;
+    attrs->embedding.padded = padding >= 0;
     return builder->emit(builder, &sonde__op_embedding, attrs, in, 2);
 }
 
@@ -270,17 +254,18 @@ const sonde__op_layer sonde__layer_embedding = {
     .name = "embedding",
     .kind = &sonde__op_embedding,
     .inputs = 1,
-    .fields = {SONDE__FIELD("num_embeddings", SONDE__FIELD_WHOLE, groups, (double)NAN, 1,
-                            1e9),
-               SONDE__FIELD("embedding_dim", SONDE__FIELD_WHOLE, kernel[0], (double)NAN,
-                            1, 1e6),
+    .fields = {SONDE__FIELD("num_embeddings", SONDE__FIELD_WHOLE,
+                            embedding.num_embeddings, (double)NAN, 1, 1e9),
+               SONDE__FIELD("embedding_dim", SONDE__FIELD_WHOLE, embedding.width,
+                            (double)NAN, 1, 1e6),
                {.key = "padding_idx",
-                .offset = offsetof(sonde__op_attrs, number[0]),
+                .kind = SONDE__FIELD_WHOLE,
+                .offset = offsetof(sonde__op_attrs, embedding.padding_idx),
                 .fallback = -1.0,
                 .least = 0,
                 .most = 1e7,
                 .fallback_text = "none"},
-               SONDE__FIELD("std", SONDE__FIELD_NUMBER, scale, 1.0, 0, 1e3)},
+               SONDE__FIELD("std", SONDE__FIELD_NUMBER, embedding.std, 1.0, 0, 1e3)},
     .help = "row x of the table, for token ids x (int64); initial values are normal, of "
             "spread std",
     .params = embedding_params,
@@ -298,8 +283,8 @@ static int positions_params(const sonde__op_shape *x, const sonde__op_attrs *att
     params[0] = (sonde__op_param){.suffix = "weight",
                                   .role = SONDE_ROLE_WEIGHT,
                                   .rank = 2,
-                                  .dim = {attrs->groups, x->dim[2]},
-                                  .spread = attrs->scale};
+                                  .dim = {attrs->embedding.num_embeddings, x->dim[2]},
+                                  .spread = attrs->embedding.std};
     return 1;
 }
 
@@ -312,14 +297,14 @@ static sonde__op_value positions_build(const sonde__op_builder *builder,
     if (sonde__op_expect_rank(x, 3, "input", "(N, T, E)", builder->diag) != SONDE_OK) {
         return 0;
     }
-    if (x->dim[1] > attrs->groups) {
+    if (x->dim[1] > attrs->embedding.num_embeddings) {
         (void)sonde__fail(builder->diag, SONDE_ESHAPE, NULL, "at most num_embeddings",
                           "a sequence of %lld at %lld positions", (long long)x->dim[1],
-                          (long long)attrs->groups);
+                          (long long)attrs->embedding.num_embeddings);
         return 0;
     }
-    if (x->dim[1] < attrs->groups) {
-        const sonde__op_attrs first = {.kernel = {0, x->dim[1]}, .stride = {1, 0}};
+    if (x->dim[1] < attrs->embedding.num_embeddings) {
+        const sonde__op_attrs first = {.slice = {.end = x->dim[1]}};
 
         terms[1] = builder->emit(builder, &sonde__op_slice, &first, &in[1], 1);
     }
@@ -330,9 +315,9 @@ const sonde__op_layer sonde__layer_positional_embedding = {
     .name = "positional_embedding",
     .kind = &sonde__op_add,
     .inputs = 1,
-    .fields = {SONDE__FIELD("num_embeddings", SONDE__FIELD_WHOLE, groups, (double)NAN, 1,
-                            1e9),
-               SONDE__FIELD("std", SONDE__FIELD_NUMBER, scale, 1.0, 0, 1e3)},
+    .fields = {SONDE__FIELD("num_embeddings", SONDE__FIELD_WHOLE,
+                            embedding.num_embeddings, (double)NAN, 1, 1e9),
+               SONDE__FIELD("std", SONDE__FIELD_NUMBER, embedding.std, 1.0, 0, 1e3)},
     .help = "x (N, T, E) plus row t of a table at position t; at most num_embeddings "
             "positions",
     .params = positions_params,

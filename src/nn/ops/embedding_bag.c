@@ -13,8 +13,7 @@
  *
  * A part has some of the columns.
  *
- * attrs: choice 0 mean, 1 sum, 2 max; number[0] padding_idx, below 0 for none; groups,
- * kernel[0] rows and columns of a layer; dims of the gradient, w's shape.
+ * attrs: embedding.
  */
 #include "base/fail.h"
 #include "nn/ops/common.h"
@@ -22,16 +21,13 @@
 
 #include <math.h>
 
-extern const sonde__op_kind sonde__op_embedding_bag, sonde__op_embedding_bag_grad;
-extern const sonde__op_layer sonde__layer_embedding_bag;
-
 enum { MEAN, SUM, LARGEST };
 
 /* --- bags ----------------------------------------------------------------------------- */
 
 static bool takes_part(const sonde__op_attrs *attrs, int64_t id)
 {
-    return attrs->number[0] < 0.0F || id != (int64_t)attrs->number[0];
+    return attrs->embedding.padding_idx < 0 || id != attrs->embedding.padding_idx;
 }
 
 typedef struct bag {
@@ -112,14 +108,14 @@ static double element(const bag *b, const sonde__operand *w, const sonde__op_att
     if (!b->known || b->count == 0) {
         return b->known ? 0.0 : (double)NAN;
     }
-    if (attrs->choice == LARGEST) {
+    if (attrs->embedding.mode == LARGEST) {
         return sonde__op_load(w, b->ids[largest(b, w, attrs, k)] * size + k);
     }
     for (int64_t l = 0; l < b->length; l++) {
         sum +=
             takes_part(attrs, b->ids[l]) ? sonde__op_load(w, b->ids[l] * size + k) : 0.0;
     }
-    return attrs->choice == MEAN ? sum / (double)b->count : sum;
+    return attrs->embedding.mode == MEAN ? sum / (double)b->count : sum;
 }
 
 static void embedding_bag_run(const sonde__op_call *call, int part, int parts)
@@ -144,18 +140,6 @@ static int column_parts(const sonde__op_call *call, int max)
     return worth < 1.0 ? 1 : worth > (double)max ? max : (int)worth;
 }
 
-SONDE__KERNELS_IN_PARTS(embedding_bag, column_parts)
-
-static void embedding_bag_gradient(const sonde__op_gradient_context *context)
-{
-    const sonde__op_value in[] = {context->grad_out[0], context->in[0], context->in[1]};
-
-    if (context->wanted[1]) {
-        context->grad_in[1] = sonde__op_emit_shaped(
-            context, &sonde__op_embedding_bag_grad, context->in[1], in, 3);
-    }
-}
-
 static bool embedding_bag_ids(const sonde__op_call *call, int operand, sonde__op_ids *ids)
 {
     *ids = (sonde__op_ids){.what = "token id", .count = call->in[1].shape.dim[0]};
@@ -164,10 +148,10 @@ static bool embedding_bag_ids(const sonde__op_call *call, int operand, sonde__op
 
 const sonde__op_kind sonde__op_embedding_bag = {
     .name = "EmbeddingBag",
-    SONDE__OPERANDS(2, 2, 1),
+    SONDE__OPERANDS(embedding, 2, 2, 1),
     .infer = embedding_bag_infer,
-    .gradient = embedding_bag_gradient,
-    .kernels = embedding_bag_kernels,
+    .backward = {&sonde__op_embedding_bag_grad, "d01", 1, true},
+    SONDE__REFERENCE(embedding_bag_run, .parts = column_parts),
     .ids = embedding_bag_ids,
 };
 
@@ -198,7 +182,7 @@ static void add_column(const sonde__op_call *call, const bag *b, int64_t n, int6
     const int64_t size = dw->shape.dim[1];
     const double dy = sonde__op_load(&call->in[0], n * size + k);
 
-    if (call->attrs->choice == LARGEST) {
+    if (call->attrs->embedding.mode == LARGEST) {
         const int64_t best = largest(b, &call->in[2], call->attrs, k);
 
         if (best >= 0) {
@@ -211,7 +195,7 @@ static void add_column(const sonde__op_call *call, const bag *b, int64_t n, int6
 
         if (takes_part(call->attrs, id) && id >= 0 && id < b->rows) {
             add_to(dw, id * size + k,
-                   call->attrs->choice == MEAN ? dy / (double)b->count : dy);
+                   call->attrs->embedding.mode == MEAN ? dy / (double)b->count : dy);
         }
     }
 }
@@ -244,13 +228,11 @@ static int grad_parts(const sonde__op_call *call, int max)
     return worth < 1.0 ? 1 : worth > (double)max ? max : (int)worth;
 }
 
-SONDE__KERNELS_IN_PARTS(embedding_bag_grad, grad_parts)
-
 const sonde__op_kind sonde__op_embedding_bag_grad = {
     .name = "EmbeddingBagGrad",
-    SONDE__OPERANDS(3, 3, 1),
+    SONDE__OPERANDS(embedding, 3, 3, 1),
     .infer = embedding_bag_grad_infer,
-    .kernels = embedding_bag_grad_kernels,
+    SONDE__REFERENCE(embedding_bag_grad_run, .parts = grad_parts),
 };
 
 /* --- the layer ------------------------------------------------------------------------ */
@@ -259,18 +241,19 @@ const sonde__op_kind sonde__op_embedding_bag_grad = {
 static int embedding_bag_params(const sonde__op_shape *x, const sonde__op_attrs *attrs,
                                 sonde__op_param params[SONDE__MAX_PARAMS])
 {
-    const bool padded =
-        attrs->number[0] >= 0.0F && (double)attrs->number[0] < (double)attrs->groups;
+    const bool padded = attrs->embedding.padding_idx >= 0 &&
+                        attrs->embedding.padding_idx < attrs->embedding.num_embeddings;
 
     (void)x;
     params[0] = (sonde__op_param){
         .suffix = "weight",
         .role = SONDE_ROLE_WEIGHT,
         .rank = 2,
-        .dim = {attrs->groups, attrs->kernel[0]},
+        .dim = {attrs->embedding.num_embeddings, attrs->embedding.width},
         .spread = 1.0F,
-        .blank = padded ? attrs->kernel[0] : 0,
-        .blank_first = padded ? (int64_t)attrs->number[0] * attrs->kernel[0] : 0};
+        .blank = padded ? attrs->embedding.width : 0,
+        .blank_first =
+            padded ? attrs->embedding.padding_idx * attrs->embedding.width : 0};
     return 1;
 }
 
@@ -278,13 +261,14 @@ const sonde__op_layer sonde__layer_embedding_bag = {
     .name = "embedding_bag",
     .kind = &sonde__op_embedding_bag,
     .inputs = 1,
-    .fields = {SONDE__FIELD("num_embeddings", SONDE__FIELD_WHOLE, groups, (double)NAN, 1,
-                            1e9),
-               SONDE__FIELD("embedding_dim", SONDE__FIELD_WHOLE, kernel[0], (double)NAN,
-                            1, 1e6),
-               SONDE__FIELD_CHOICE("mode", choice, "mean", "sum", "max"),
+    .fields = {SONDE__FIELD("num_embeddings", SONDE__FIELD_WHOLE,
+                            embedding.num_embeddings, (double)NAN, 1, 1e9),
+               SONDE__FIELD("embedding_dim", SONDE__FIELD_WHOLE, embedding.width,
+                            (double)NAN, 1, 1e6),
+               SONDE__FIELD_CHOICE("mode", embedding.mode, "mean", "sum", "max"),
                {.key = "padding_idx",
-                .offset = offsetof(sonde__op_attrs, number[0]),
+                .kind = SONDE__FIELD_WHOLE,
+                .offset = offsetof(sonde__op_attrs, embedding.padding_idx),
                 .fallback = -1.0,
                 .least = 0,
                 .most = 1e7,

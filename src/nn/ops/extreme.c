@@ -1,14 +1,14 @@
 /*
  * extreme.c - the largest or smallest element over any axes, and where it is along one.
  *
- *   Extreme      y = the largest x over the axes of attrs.axes (attrs.choice 1: the
+ *   Extreme      y = the largest x over the axes of attrs.reduce.axes (attrs.reduce.smallest 1: the
  *                smallest); as torch.amax and torch.amin. No axis named means all of them.
  *   ExtremeGrad  dx = dy / count where x equals y, else 0: elements that are alike share
- *   ArgExtreme   the place of the first largest (smallest) x along attrs.axis, int64
+ *   ArgExtreme   the place of the first largest (smallest) x along attrs.reduce.axis, int64
  *
  * A NaN is the extreme of what it is among, and gets its gradient.
  *
- * attrs: axes, or dims as a layer lists them; keep_dims, choice; axis.
+ * attrs: reduce.
  */
 #include "base/fail.h"
 #include "nn/ops/common.h"
@@ -16,18 +16,13 @@
 
 #include <math.h>
 
-extern const sonde__op_kind sonde__op_extreme, sonde__op_extreme_grad,
-    sonde__op_arg_extreme;
-extern const sonde__op_layer sonde__layer_amax, sonde__layer_amin, sonde__layer_argmax,
-    sonde__layer_argmin;
-
 /* x with dims of 1 where it is reduced: y under the shape that broadcasts to x. */
 static sonde__op_shape kept_shape(const sonde__op_shape *x, const sonde__op_attrs *attrs)
 {
     sonde__op_shape kept = *x;
 
     for (int i = 0; i < x->rank; i++) {
-        kept.dim[i] = (attrs->axes >> (unsigned)i & 1U) != 0 ? 1 : x->dim[i];
+        kept.dim[i] = (attrs->reduce.axes >> (unsigned)i & 1U) != 0 ? 1 : x->dim[i];
     }
     return kept;
 }
@@ -41,15 +36,15 @@ static sonde_err extreme_infer(sonde__op_call *call, sonde__op_attrs *attrs,
 
     SONDE__TRY(sonde__op_expect_float(x, "input", diag));
     SONDE__TRY(sonde__op_take_axes(attrs, x->rank, diag));
-    attrs->axes = attrs->axes == 0 ? all : attrs->axes & all;
+    attrs->reduce.axes = attrs->reduce.axes == 0 ? all : attrs->reduce.axes & all;
     for (int i = 0; i < x->rank; i++) {
-        const bool reduced = (attrs->axes >> (unsigned)i & 1U) != 0;
+        const bool reduced = (attrs->reduce.axes >> (unsigned)i & 1U) != 0;
 
         if (reduced && x->dim[i] == 0) {
             return sonde__fail(diag, SONDE_ESHAPE, NULL, "at least one element",
                                "dimension %d has none", i);
         }
-        if (!reduced || attrs->keep_dims) {
+        if (!reduced || attrs->reduce.keep_dims) {
             y.dim[y.rank++] = reduced ? 1 : x->dim[i];
         }
     }
@@ -57,9 +52,9 @@ static sonde_err extreme_infer(sonde__op_call *call, sonde__op_attrs *attrs,
     return SONDE_OK;
 }
 
-static bool beats(double a, double b, int choice)
+static bool beats(double a, double b, bool smallest)
 {
-    return isnan(a) ? !isnan(b) : choice == 0 ? a > b : a < b;
+    return isnan(a) ? !isnan(b) : smallest ? a < b : a > b;
 }
 
 static void extreme_run(const sonde__op_call *call, int part, int parts)
@@ -70,50 +65,32 @@ static void extreme_run(const sonde__op_call *call, int part, int parts)
 
     (void)part, (void)parts;
     for (int64_t i = 0; i < outputs; i++) {
-        sonde__op_store(y, i,
-                        call->attrs->choice == 0 ? -(double)INFINITY : (double)INFINITY);
+        sonde__op_store(
+            y, i, call->attrs->reduce.smallest ? (double)INFINITY : -(double)INFINITY);
     }
     for (int64_t i = 0; i < sonde__op_shape_count(&x->shape); i++) {
         const int64_t target = sonde__op_broadcast_at(&kept, &x->shape, i);
         const double value = sonde__op_load(x, i);
 
-        if (beats(value, sonde__op_load(y, target), call->attrs->choice)) {
+        if (beats(value, sonde__op_load(y, target), call->attrs->reduce.smallest)) {
             sonde__op_store(y, target, value);
         }
     }
 }
 
-SONDE__KERNELS(extreme, NULL)
-
-static void extreme_gradient(const sonde__op_gradient_context *context)
-{
-    const sonde__op_value in[] = {context->grad_out[0], context->in[0], context->out[0]};
-
-    context->grad_in[0] =
-        sonde__op_emit(context->graph, &sonde__op_extreme_grad, context->attrs, in, 3);
-}
-
 const sonde__op_kind sonde__op_extreme = {
     .name = "Extreme",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(reduce, 1, 1, 1),
     .infer = extreme_infer,
-    .gradient = extreme_gradient,
-    .kernels = extreme_kernels,
+    .backward = {&sonde__op_extreme_grad, "d0A"},
+    SONDE__REFERENCE(extreme_run),
 };
 
 /* dy, x, y */
 static sonde_err extreme_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                     sonde_diag *diag)
 {
-    sonde__op_call forward = {.in = {call->in[1]}};
-
-    SONDE__TRY(extreme_infer(&forward, attrs, diag));
-    SONDE__TRY(sonde__op_expect_shape(&call->in[0].shape, &forward.out[0].shape,
-                                      "output gradient", diag));
-    SONDE__TRY(sonde__op_expect_shape(&call->in[2].shape, &forward.out[0].shape, "output",
-                                      diag));
-    call->out[0].shape = call->in[1].shape;
-    return SONDE_OK;
+    return sonde__op_infer_after(call, attrs, extreme_infer, 1, 0, diag);
 }
 
 /* Whether element i of x is the extreme at `target`. */
@@ -152,13 +129,11 @@ static void extreme_grad_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(extreme_grad, NULL)
-
 const sonde__op_kind sonde__op_extreme_grad = {
     .name = "ExtremeGrad",
-    SONDE__OPERANDS(3, 3, 1),
+    SONDE__OPERANDS(reduce, 3, 3, 1),
     .infer = extreme_grad_infer,
-    .kernels = extreme_grad_kernels,
+    SONDE__REFERENCE(extreme_grad_run),
 };
 
 /* --- places --------------------------------------------------------------------------- */
@@ -170,14 +145,14 @@ static sonde_err arg_extreme_infer(sonde__op_call *call, sonde__op_attrs *attrs,
     sonde__op_shape y = {.dtype = SONDE_I64};
 
     SONDE__TRY(sonde__op_expect_float(x, "input", diag));
-    SONDE__TRY(sonde__op_expect_axis(&attrs->axis, x->rank, diag));
-    if (x->dim[attrs->axis] == 0) {
+    SONDE__TRY(sonde__op_expect_axis(&attrs->reduce.axis, x->rank, diag));
+    if (x->dim[attrs->reduce.axis] == 0) {
         return sonde__fail(diag, SONDE_ESHAPE, NULL, "at least one element",
-                           "dimension %d has none", attrs->axis);
+                           "dimension %d has none", attrs->reduce.axis);
     }
     for (int i = 0; i < x->rank; i++) {
-        if (i != attrs->axis || attrs->keep_dims) {
-            y.dim[y.rank++] = i == attrs->axis ? 1 : x->dim[i];
+        if (i != attrs->reduce.axis || attrs->reduce.keep_dims) {
+            y.dim[y.rank++] = i == attrs->reduce.axis ? 1 : x->dim[i];
         }
     }
     call->out[0].shape = y;
@@ -187,7 +162,7 @@ static sonde_err arg_extreme_infer(sonde__op_call *call, sonde__op_attrs *attrs,
 static void arg_extreme_run(const sonde__op_call *call, int part, int parts)
 {
     const sonde__op_shape *x = &call->in[0].shape;
-    const int axis = call->attrs->axis;
+    const int axis = call->attrs->reduce.axis;
     const int64_t step = sonde__op_dims_product(x, axis + 1, x->rank);
     const int64_t lines = sonde__op_dims_product(x, 0, axis) * step;
     int64_t *y = call->out[0].data;
@@ -200,25 +175,23 @@ static void arg_extreme_run(const sonde__op_call *call, int part, int parts)
         for (int64_t i = 1; i < x->dim[axis]; i++) {
             if (beats(sonde__op_load(&call->in[0], start + i * step),
                       sonde__op_load(&call->in[0], start + y[line] * step),
-                      call->attrs->choice)) {
+                      call->attrs->reduce.smallest)) {
                 y[line] = i;
             }
         }
     }
 }
 
-SONDE__KERNELS(arg_extreme, NULL)
-
 const sonde__op_kind sonde__op_arg_extreme = {
     .name = "ArgExtreme",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(reduce, 1, 1, 1),
     .infer = arg_extreme_infer,
-    .kernels = arg_extreme_kernels,
+    SONDE__REFERENCE(arg_extreme_run),
 };
 
 /* --- layers --------------------------------------------------------------------------- */
 
-static const sonde__op_attrs smallest = {.choice = 1};
+static const sonde__op_attrs smallest = {.reduce = {.smallest = true}};
 
 #define EXTREME(name_, text, preset_)                                                    \
     {                                                                                    \
@@ -232,8 +205,8 @@ static const sonde__op_attrs smallest = {.choice = 1};
     {                                                                                    \
         .name = (name_), .kind = &sonde__op_arg_extreme, .inputs = 1, .help = (text),    \
         .preset = (preset_), .fields = {                                                 \
-            SONDE__FIELD("dim", SONDE__FIELD_AXIS, axis, (double)NAN, -SONDE_MAX_DIMS,   \
-                         SONDE_MAX_DIMS - 1),                                            \
+            SONDE__FIELD("dim", SONDE__FIELD_AXIS, reduce.axis, (double)NAN,             \
+                         -SONDE_MAX_DIMS, SONDE_MAX_DIMS - 1),                           \
             SONDE__FIELD_KEEP                                                            \
         }                                                                                \
     }

@@ -38,7 +38,7 @@ static sonde__op_call member(const sonde__op_attrs *attrs, int in_count,
 
 static void run_member(const sonde__op_kind *kind, const sonde__op_call *call)
 {
-    sonde__op_reference_of(kind)->run(call, 0, 1);
+    kind->reference.run(call, 0, 1);
 }
 
 static size_t bytes_of(const sonde__op_shape *shape)
@@ -47,7 +47,7 @@ static size_t bytes_of(const sonde__op_shape *shape)
 }
 
 static const sonde__op_attrs two_by_two = {
-    .kernel = {2, 2}, .stride = {2, 2}, .padding = {0, 0}, .dilation = {1, 1}};
+    .window = {.kernel = {2, 2}, .stride = {2, 2}, .dilation = {1, 1}}};
 
 /* --- conv2d_relu -------------------------------------------------------------------- */
 
@@ -79,18 +79,16 @@ static void conv2d_relu_run(const sonde__op_call *call, int part, int parts)
     run_then_relu(&sonde__op_conv2d, call);
 }
 
-SONDE__KERNELS(conv2d_relu, sonde__kernel_conv2d_relu_fast)
-SONDE__HALF_KERNELS(conv2d_relu)
-
 const sonde__op_kind sonde__op_conv2d_relu = {
     .name = "Conv2dRelu",
-    SONDE__OPERANDS(2, 3, 2),
+    SONDE__OPERANDS(window, 2, 3, 2),
     .out_names = {NULL, "Relu"},
     .optional_out = 1u << 0,
     .infer = conv2d_relu_infer,
-    .kernels = conv2d_relu_kernels,
+    SONDE__REFERENCE(conv2d_relu_run),
+    .fast = sonde__kernel_conv2d_relu_fast,
     .halves = SONDE__HALVES_MADE,
-    .half_kernels = conv2d_relu_half_kernels,
+    .half_kernels = sonde__kernel_conv2d_relu_half,
 };
 
 /* --- linear_relu -------------------------------------------------------------------- */
@@ -109,18 +107,16 @@ static void linear_relu_run(const sonde__op_call *call, int part, int parts)
     run_then_relu(&sonde__op_linear, call);
 }
 
-SONDE__KERNELS(linear_relu, sonde__kernel_linear_relu_fast)
-SONDE__HALF_KERNELS(linear_relu)
-
 const sonde__op_kind sonde__op_linear_relu = {
     .name = "LinearRelu",
-    SONDE__OPERANDS(2, 3, 2),
+    SONDE__OPERANDS(none, 2, 3, 2),
     .out_names = {NULL, "Relu"},
     .optional_out = 1u << 0,
     .infer = linear_relu_infer,
-    .kernels = linear_relu_kernels,
+    SONDE__REFERENCE(linear_relu_run),
+    .fast = sonde__kernel_linear_relu_fast,
     .halves = SONDE__HALVES_MADE,
-    .half_kernels = linear_relu_half_kernels,
+    .half_kernels = sonde__kernel_linear_relu_half,
 };
 
 /* --- conv2d_relu_pool --------------------------------------------------------------- */
@@ -162,15 +158,14 @@ static void conv2d_relu_pool_run(const sonde__op_call *call, int part, int parts
     run_member(&sonde__op_max_pool2d, &pooling);
 }
 
-SONDE__KERNELS_WITH_SCRATCH(conv2d_relu_pool, sonde__kernel_conv2d_relu_pool_fast)
-
 const sonde__op_kind sonde__op_conv2d_relu_pool = {
     .name = "Conv2dReluPool",
-    SONDE__OPERANDS(2, 3, 4),
+    SONDE__OPERANDS(window, 2, 3, 4),
     .out_names = {NULL, "Relu", "MaxPool2d", "Index"},
     .optional_out = 1u << 0 | 1u << 1,
     .infer = conv2d_relu_pool_infer,
-    .kernels = conv2d_relu_pool_kernels,
+    SONDE__REFERENCE(conv2d_relu_pool_run, .scratch = conv2d_relu_pool_scratch),
+    .fast = sonde__kernel_conv2d_relu_pool_fast,
 };
 
 /* --- pool_relu_conv_grad ------------------------------------------------------------ */
@@ -231,15 +226,14 @@ static void pool_relu_conv_grad_run(const sonde__op_call *call, int part, int pa
     run_member(&sonde__op_channel_sum, &op);
 }
 
-SONDE__KERNELS_WITH_SCRATCH(pool_relu_conv_grad, sonde__kernel_pool_relu_conv_grad_fast)
-
 const sonde__op_kind sonde__op_pool_relu_conv_grad = {
     .name = "PoolReluConvGrad",
-    SONDE__OPERANDS(4, 4, 4),
+    SONDE__OPERANDS(window, 4, 4, 4),
     .out_names = {NULL, "ReluGrad", "Conv2dGradWeight", "ChannelSum"},
     .optional_out = 1u << DRELU | 1u << DCONV | 1u << DB,
     .infer = pool_relu_conv_grad_infer,
-    .kernels = pool_relu_conv_grad_kernels,
+    SONDE__REFERENCE(pool_relu_conv_grad_run, .scratch = pool_relu_conv_grad_scratch),
+    .fast = sonde__kernel_pool_relu_conv_grad_fast,
 };
 
 /* --- linear_grad_weight_sgd --------------------------------------------------------- */
@@ -295,24 +289,15 @@ static void linear_grad_weight_sgd_again(const sonde__op_call *call)
     sonde_vitals_of(&dw, call->out_vitals[1]);
 }
 
-static const sonde__op_kernel *const *linear_grad_weight_sgd_kernels(void)
-{
-    static const sonde__op_kernel reference = {.name = "reference",
-                                               .scratch = linear_grad_weight_sgd_scratch,
-                                               .again = linear_grad_weight_sgd_again,
-                                               .run = linear_grad_weight_sgd_run};
-    static sonde__op_kernel_list list;
-
-    return sonde__op_list_kernels(&list, sonde__kernel_linear_grad_weight_sgd_fast,
-                                  &reference);
-}
-
 const sonde__op_kind sonde__op_linear_grad_weight_sgd = {
     .name = "LinearGradWeightSgd",
-    SONDE__OPERANDS(3, 4, 3),
+    SONDE__OPERANDS(update, 3, 4, 3),
     .out_names = {NULL, "LinearGradWeight", "Velocity"},
     .optional_out = 1u << 1,
     .infer = linear_grad_weight_sgd_infer,
-    .kernels = linear_grad_weight_sgd_kernels,
+    SONDE__REFERENCE(linear_grad_weight_sgd_run,
+                     .scratch = linear_grad_weight_sgd_scratch,
+                     .again = linear_grad_weight_sgd_again),
+    .fast = sonde__kernel_linear_grad_weight_sgd_fast,
     .alias = {1, 0, 4},
 };

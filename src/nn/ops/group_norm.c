@@ -15,7 +15,7 @@
  *
  * No gradient flows through the outputs mean and rstd: they exist to be observed.
  *
- * attrs: groups (of instance normalisation set by the shape rule), eps, affine.
+ * attrs: norm.
  */
 #include "nn/ops/common.h"
 #include "base/fail.h"
@@ -25,9 +25,6 @@
 #include <float.h>
 #include <math.h>
 
-extern const sonde__op_kind sonde__op_instance_norm;
-extern const sonde__op_layer sonde__layer_group_norm, sonde__layer_instance_norm;
-
 /* The groups of a tensor (N, C, ...). */
 typedef struct grouping {
     int64_t samples, channels, inner; /* inner: elements of a channel */
@@ -36,7 +33,8 @@ typedef struct grouping {
 
 static grouping grouping_of(const sonde__op_shape *x, const sonde__op_attrs *attrs)
 {
-    grouping g = {.samples = x->dim[0], .channels = x->dim[1], .groups = attrs->groups};
+    grouping g = {
+        .samples = x->dim[0], .channels = x->dim[1], .groups = attrs->norm.groups};
 
     g.inner = sonde__op_dims_product(x, 2, x->rank);
     g.size = g.channels / g.groups * g.inner;
@@ -55,9 +53,9 @@ static sonde_err expect_groups(const sonde__op_shape *x, const sonde__op_attrs *
     if (x->rank < 2) {
         return sonde__op_expect_rank(x, 2, "input", "(N, C, ...)", diag);
     }
-    if (attrs->groups < 1 || x->dim[1] % attrs->groups != 0) {
+    if (attrs->norm.groups < 1 || x->dim[1] % attrs->norm.groups != 0) {
         return sonde__fail(diag, SONDE_EINVAL, NULL, "a divisor of the channels",
-                           "%lld groups of %lld channels", (long long)attrs->groups,
+                           "%lld groups of %lld channels", (long long)attrs->norm.groups,
                            (long long)x->dim[1]);
     }
     return SONDE_OK;
@@ -78,7 +76,8 @@ static sonde_err group_norm_infer(sonde__op_call *call, sonde__op_attrs *attrs,
     }
     call->out[0].shape = *x;
     for (int i = 1; i <= 2; i++) {
-        call->out[i].shape = (sonde__op_shape){x->dtype, 2, {x->dim[0], attrs->groups}};
+        call->out[i].shape =
+            (sonde__op_shape){x->dtype, 2, {x->dim[0], attrs->norm.groups}};
     }
     return SONDE_OK;
 }
@@ -111,7 +110,7 @@ static void group_norm_run(const sonde__op_call *call, int part, int parts)
         const int64_t base = cell * g.size;
         double mean = 0.0, rstd = 0.0;
 
-        moments(&call->in[0], base, g.size, call->attrs->eps, &mean, &rstd);
+        moments(&call->in[0], base, g.size, call->attrs->norm.eps, &mean, &rstd);
         sonde__op_store(&call->out[1], cell, mean);
         sonde__op_store(&call->out[2], cell, rstd);
         for (int64_t i = 0; i < g.size; i++) {
@@ -125,53 +124,38 @@ static void group_norm_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(group_norm, sonde__kernel_group_norm_fast)
-
-static void group_norm_gradient(const sonde__op_gradient_context *context)
-{
-    const sonde__op_value in[] = {context->grad_out[0], context->in[0], context->out[1],
-                                  context->out[2], context->in[1]};
-
-    if (context->grad_out[0] == 0) {
-        return; /* something reads the statistics only */
-    }
-    sonde__op_value dx = sonde__op_emit(context->graph, &sonde__op_group_norm_grad,
-                                        context->attrs, in, context->in[1] != 0 ? 5 : 4);
-    for (sonde__op_value i = 0; i < 3 && dx != 0; i++) {
-        context->grad_in[i] = context->wanted[i] ? dx + i : 0;
-    }
-}
-
 const sonde__op_kind sonde__op_group_norm = {
     .name = "GroupNorm",
-    SONDE__OPERANDS(1, 3, 3),
+    SONDE__OPERANDS(norm, 1, 3, 3),
     .out_names = {NULL, "Mean", "Rstd"},
     .infer = group_norm_infer,
-    .gradient = group_norm_gradient,
-    .kernels = group_norm_kernels,
+    .backward = {&sonde__op_group_norm_grad, "d0BC1"},
+    SONDE__REFERENCE(group_norm_run),
+    .fast = sonde__kernel_group_norm_fast,
 };
 
 static sonde_err instance_norm_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                      sonde_diag *diag)
 {
-    attrs->groups = call->in[0].shape.dim[1];
+    attrs->norm.groups = call->in[0].shape.dim[1];
     return group_norm_infer(call, attrs, diag);
 }
 
 const sonde__op_kind sonde__op_instance_norm = {
     .name = "InstanceNorm",
-    SONDE__OPERANDS(1, 3, 3),
+    SONDE__OPERANDS(norm, 1, 3, 3),
     .out_names = {NULL, "Mean", "Rstd"},
     .infer = instance_norm_infer,
-    .gradient = group_norm_gradient,
-    .kernels = group_norm_kernels,
+    .backward = {&sonde__op_group_norm_grad, "d0BC1"},
+    SONDE__REFERENCE(group_norm_run),
+    .fast = sonde__kernel_group_norm_fast,
 };
 
 /* Weight 1 and bias 0 of every channel. */
 static int norm_params(const sonde__op_shape *x, const sonde__op_attrs *attrs,
                        sonde__op_param params[SONDE__MAX_PARAMS])
 {
-    if (x->rank < 2 || !attrs->affine) {
+    if (x->rank < 2 || !attrs->norm.affine) {
         return 0;
     }
     params[0] = (sonde__op_param){.suffix = "weight",
@@ -184,15 +168,15 @@ static int norm_params(const sonde__op_shape *x, const sonde__op_attrs *attrs,
     return 2;
 }
 
-#define EPS SONDE__FIELD("eps", SONDE__FIELD_NUMBER, eps, 1e-5, 0, FLT_MAX)
+#define EPS SONDE__FIELD("eps", SONDE__FIELD_NUMBER, norm.eps, 1e-5, 0, FLT_MAX)
 
 const sonde__op_layer sonde__layer_group_norm = {
     .name = "group_norm",
     .kind = &sonde__op_group_norm,
     .inputs = 1,
-    .fields = {SONDE__FIELD("num_groups", SONDE__FIELD_WHOLE, groups, (double)NAN, 1,
+    .fields = {SONDE__FIELD("num_groups", SONDE__FIELD_WHOLE, norm.groups, (double)NAN, 1,
                             1 << 24),
-               EPS, SONDE__FIELD("affine", SONDE__FIELD_FLAG, affine, 1.0, 0, 1)},
+               EPS, SONDE__FIELD("affine", SONDE__FIELD_FLAG, norm.affine, 1.0, 0, 1)},
     .help = "(x - mean) / sqrt(variance + eps) of each sample and group of channels, "
             "times weight, plus bias",
     .params = norm_params,
@@ -202,7 +186,7 @@ const sonde__op_layer sonde__layer_instance_norm = {
     .name = "instance_norm",
     .kind = &sonde__op_instance_norm,
     .inputs = 1,
-    .fields = {EPS, SONDE__FIELD("affine", SONDE__FIELD_FLAG, affine, 0.0, 0, 1)},
+    .fields = {EPS, SONDE__FIELD("affine", SONDE__FIELD_FLAG, norm.affine, 0.0, 0, 1)},
     .help = "(x - mean) / sqrt(variance + eps) of each sample and channel, times weight, "
             "plus bias",
     .params = norm_params,
@@ -216,7 +200,7 @@ static sonde_err group_norm_grad_infer(sonde__op_call *call, sonde__op_attrs *at
                                        sonde_diag *diag)
 {
     const sonde__op_shape *x = &call->in[X].shape;
-    const sonde__op_shape statistics = {x->dtype, 2, {x->dim[0], attrs->groups}};
+    const sonde__op_shape statistics = {x->dtype, 2, {x->dim[0], attrs->norm.groups}};
     const sonde__op_shape channels = {.dtype = x->dtype, .rank = 1, .dim = {x->dim[1]}};
 
     SONDE__TRY(expect_groups(x, attrs, diag));
@@ -304,12 +288,11 @@ static void group_norm_grad_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(group_norm_grad, sonde__kernel_group_norm_grad_fast)
-
 const sonde__op_kind sonde__op_group_norm_grad = {
     .name = "GroupNormGrad",
-    SONDE__OPERANDS(4, 5, 3),
+    SONDE__OPERANDS(norm, 4, 5, 3),
     .out_names = {NULL, "GradGamma", "GradBeta"},
     .infer = group_norm_grad_infer,
-    .kernels = group_norm_grad_kernels,
+    SONDE__REFERENCE(group_norm_grad_run),
+    .fast = sonde__kernel_group_norm_grad_fast,
 };

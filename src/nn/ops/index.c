@@ -15,11 +15,11 @@
  *
  * A part has some of the lines before the axis, or of the elements after it.
  *
- * attrs: axis; choice 0 overwrites, 1 adds; dims of the gradient, the shape of x.
+ * attrs: index.
  */
 #include "base/fail.h"
 #include "nn/ops/common.h"
-#include "nn/ops/index.h"
+#include "nn/ops/layer_row.h"
 
 #include <math.h>
 #include <string.h>
@@ -37,13 +37,13 @@ static sonde_err expect_index(const sonde__op_shape *x, const sonde__op_shape *i
     SONDE__TRY(sonde__op_expect_size(x, "input", diag));
     SONDE__TRY(sonde__op_expect_dtype(index, SONDE_I64, "index", diag));
     SONDE__TRY(sonde__op_expect_size(index, "index", diag));
-    SONDE__TRY(sonde__op_expect_axis(&attrs->axis, x->rank, diag));
+    SONDE__TRY(sonde__op_expect_axis(&attrs->index.axis, x->rank, diag));
     *taken = *x;
     for (int i = 0; i < x->rank && fits; i++) {
         if (index->rank == x->rank) {
-            fits = i == attrs->axis || index->dim[i] <= x->dim[i];
+            fits = i == attrs->index.axis || index->dim[i] <= x->dim[i];
             taken->dim[i] = index->dim[i];
-        } else if (i == attrs->axis) {
+        } else if (i == attrs->index.axis) {
             taken->dim[i] = index->dim[0];
         }
     }
@@ -67,16 +67,7 @@ static sonde_err gather_infer(sonde__op_call *call, sonde__op_attrs *attrs,
 static sonde_err gather_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                    sonde_diag *diag)
 {
-    sonde__op_shape x, taken;
-
-    SONDE__TRY(sonde__op_expect_float(&call->in[0].shape, "output gradient", diag));
-    SONDE__TRY(
-        sonde__op_expect_dims(attrs, -1, call->in[0].shape.dtype, "input", &x, diag));
-    SONDE__TRY(expect_index(&x, &call->in[1].shape, attrs, &taken, diag));
-    SONDE__TRY(
-        sonde__op_expect_shape(&call->in[0].shape, &taken, "output gradient", diag));
-    call->out[0].shape = x;
-    return SONDE_OK;
+    return sonde__op_infer_shaped(call, attrs, gather_infer, diag);
 }
 
 /* x, index, source */
@@ -145,7 +136,7 @@ static void gather_run(const sonde__op_call *call, int part, int parts)
     (void)part, (void)parts;
     for (int64_t i = 0; i < count; i++) {
         const int64_t place =
-            place_of(&x->shape, &y->shape, &call->in[1], call->attrs->axis, i);
+            place_of(&x->shape, &y->shape, &call->in[1], call->attrs->index.axis, i);
 
         if (place >= 0) {
             copy_element(y, i, x, place);
@@ -166,7 +157,7 @@ static void put_all(const sonde__op_call *call, const sonde__operand *source,
 
     for (int64_t i = 0; i < count; i++) {
         const int64_t place =
-            place_of(&y->shape, &source->shape, index, call->attrs->axis, i);
+            place_of(&y->shape, &source->shape, index, call->attrs->index.axis, i);
 
         if (place >= 0) {
             sonde__op_store(y, place,
@@ -199,7 +190,7 @@ static void scatter_run(const sonde__op_call *call, int part, int parts)
 {
     (void)part, (void)parts;
     copy_or_clear(&call->out[0], &call->in[0]);
-    put_all(call, &call->in[2], &call->in[1], call->attrs->choice == 1);
+    put_all(call, &call->in[2], &call->in[1], call->attrs->index.adds);
 }
 
 static void scatter_grad_run(const sonde__op_call *call, int part, int parts)
@@ -210,13 +201,14 @@ static void scatter_grad_run(const sonde__op_call *call, int part, int parts)
     (void)part, (void)parts;
     for (int d = 0; d < taken.rank; d++) {
         taken.dim[d] = index->shape.rank == taken.rank ? index->shape.dim[d]
-                       : d == call->attrs->axis        ? index->shape.dim[0]
+                       : d == call->attrs->index.axis  ? index->shape.dim[0]
                                                        : taken.dim[d];
     }
     const int64_t count = sonde__op_shape_count(&taken);
     copy_or_clear(y, &call->in[0]);
     for (int64_t i = 0; i < count; i++) {
-        const int64_t place = place_of(&y->shape, &taken, index, call->attrs->axis, i);
+        const int64_t place =
+            place_of(&y->shape, &taken, index, call->attrs->index.axis, i);
 
         if (place >= 0) {
             sonde__op_store(y, place, 0.0);
@@ -250,7 +242,7 @@ static bool takes_rows(const sonde__op_shape *x, const sonde__op_shape *index,
     bool alike = x->dtype == SONDE_F32;
 
     for (int d = 0; d < x->rank && index->rank == x->rank; d++) {
-        alike = alike && (d == attrs->axis || index->dim[d] == x->dim[d]);
+        alike = alike && (d == attrs->index.axis || index->dim[d] == x->dim[d]);
     }
     return alike;
 }
@@ -275,8 +267,8 @@ static int64_t along(const span *s, int64_t o, int64_t i, int64_t k)
 
 static void gather_rows(const sonde__op_call *call, int part, int parts)
 {
-    const span s =
-        span_of(&call->in[0].shape, &call->out[0].shape, call->attrs->axis, &call->in[1]);
+    const span s = span_of(&call->in[0].shape, &call->out[0].shape,
+                           call->attrs->index.axis, &call->in[1]);
     const int64_t rows = s.outer * s.taken;
 
     for (int64_t row = rows * part / parts; row < rows * (part + 1) / parts; row++) {
@@ -312,8 +304,8 @@ static share share_of(const span *s, int part, int parts)
 
 static void gather_grad_rows(const sonde__op_call *call, int part, int parts)
 {
-    const span s =
-        span_of(&call->out[0].shape, &call->in[0].shape, call->attrs->axis, &call->in[1]);
+    const span s = span_of(&call->out[0].shape, &call->in[0].shape,
+                           call->attrs->index.axis, &call->in[1]);
     const share own = share_of(&s, part, parts);
 
     for (int64_t o = own.line; o < own.lines; o++) {
@@ -370,22 +362,7 @@ static const sonde__op_kernel *const *gather_grad_fast(void)
     return kernels;
 }
 
-SONDE__KERNELS(gather, gather_fast)
-SONDE__KERNELS(gather_grad, gather_grad_fast)
-SONDE__KERNELS(scatter, NULL)
-SONDE__KERNELS(scatter_grad, NULL)
-
 /* --- gradients and rows ---------------------------------------------------------------- */
-
-static void gather_gradient(const sonde__op_gradient_context *context)
-{
-    const sonde__op_value in[] = {context->grad_out[0], context->in[1]};
-
-    if (context->wanted[0]) {
-        context->grad_in[0] =
-            sonde__op_emit_shaped(context, &sonde__op_gather_grad, context->in[0], in, 2);
-    }
-}
 
 static void scatter_gradient(const sonde__op_gradient_context *context)
 {
@@ -393,7 +370,7 @@ static void scatter_gradient(const sonde__op_gradient_context *context)
 
     if (context->wanted[0]) {
         context->grad_in[0] =
-            context->attrs->choice == 1
+            context->attrs->index.adds
                 ? context->grad_out[0]
                 : sonde__op_emit(context->graph, &sonde__op_scatter_grad, context->attrs,
                                  in, 2);
@@ -407,38 +384,87 @@ static void scatter_gradient(const sonde__op_gradient_context *context)
 static bool index_ids(const sonde__op_call *call, int operand, sonde__op_ids *ids)
 {
     *ids = (sonde__op_ids){.what = "index",
-                           .count = call->in[0].shape.dim[call->attrs->axis]};
+                           .count = call->in[0].shape.dim[call->attrs->index.axis]};
     return operand == 1;
 }
 
 const sonde__op_kind sonde__op_gather = {
     .name = "Gather",
-    SONDE__OPERANDS(2, 2, 1),
+    SONDE__OPERANDS(index, 2, 2, 1),
     .infer = gather_infer,
-    .gradient = gather_gradient,
-    .kernels = gather_kernels,
+    .backward = {&sonde__op_gather_grad, "d1", 0, true},
+    SONDE__REFERENCE(gather_run),
+    .fast = gather_fast,
     .ids = index_ids,
 };
 
 const sonde__op_kind sonde__op_gather_grad = {
     .name = "GatherGrad",
-    SONDE__OPERANDS(2, 2, 1),
+    SONDE__OPERANDS(index, 2, 2, 1),
     .infer = gather_grad_infer,
-    .kernels = gather_grad_kernels,
+    SONDE__REFERENCE(gather_grad_run),
+    .fast = gather_grad_fast,
 };
 
 const sonde__op_kind sonde__op_scatter = {
     .name = "Scatter",
-    SONDE__OPERANDS(3, 3, 1),
+    SONDE__OPERANDS(index, 3, 3, 1),
     .infer = scatter_infer,
     .gradient = scatter_gradient,
-    .kernels = scatter_kernels,
+    SONDE__REFERENCE(scatter_run),
     .ids = index_ids,
 };
 
 const sonde__op_kind sonde__op_scatter_grad = {
     .name = "ScatterGrad",
-    SONDE__OPERANDS(2, 2, 1),
+    SONDE__OPERANDS(index, 2, 2, 1),
     .infer = scatter_grad_infer,
-    .kernels = scatter_grad_kernels,
+    SONDE__REFERENCE(scatter_grad_run),
+};
+
+/* --- layers ----------------------------------------------------------------------------- */
+
+static const sonde__op_attrs adds = {.index = {.adds = true}};
+
+const sonde__op_layer sonde__layer_gather = {
+    .name = "gather",
+    .kind = &sonde__op_gather,
+    .inputs = 2,
+    .fields = {SONDE__FIELD_DIM("dim", index.axis, (double)NAN)},
+    .help = "the elements of a at the places b (int64) along dim",
+};
+
+const sonde__op_layer sonde__layer_index_select = {
+    .name = "index_select",
+    .kind = &sonde__op_gather,
+    .inputs = 2,
+    .fields = {SONDE__FIELD_DIM("dim", index.axis, (double)NAN)},
+    .help = "the places b (int64, of one dimension) of the dimension dim of a",
+};
+
+const sonde__op_layer sonde__layer_scatter = {
+    .name = "scatter",
+    .kind = &sonde__op_scatter,
+    .inputs = 3,
+    .fields = {SONDE__FIELD_DIM("dim", index.axis, (double)NAN)},
+    .help = "a with the elements of c at the places b (int64) along dim; of several for "
+            "a place the last",
+};
+
+const sonde__op_layer sonde__layer_scatter_add = {
+    .name = "scatter_add",
+    .kind = &sonde__op_scatter,
+    .inputs = 3,
+    .preset = &adds,
+    .fields = {SONDE__FIELD_DIM("dim", index.axis, (double)NAN)},
+    .help = "a plus the elements of c at the places b (int64) along dim",
+};
+
+const sonde__op_layer sonde__layer_index_add = {
+    .name = "index_add",
+    .kind = &sonde__op_scatter,
+    .inputs = 3,
+    .preset = &adds,
+    .fields = {SONDE__FIELD_DIM("dim", index.axis, (double)NAN)},
+    .help = "a plus c at the places b (int64, of one dimension) of the dimension dim",
 };

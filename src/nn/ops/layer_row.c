@@ -88,9 +88,9 @@ static void put(const sonde__op_field *field, sonde__op_attrs *attrs,
         memcpy(member, &(int){(int)values[0]}, sizeof(int));
         break;
     case SONDE__FIELD_DIMS:
-        attrs->rank = count;
+        attrs->shape.rank = count;
         for (int i = 0; i < count; i++) {
-            attrs->dims[i] = (int64_t)values[i];
+            attrs->shape.dims[i] = (int64_t)values[i];
         }
         break;
     }
@@ -170,4 +170,18 @@ sonde_err sonde__op_set_word(const sonde__op_field *field, sonde__op_attrs *attr
                        : field->may_be_none ? "a number or none"
                                             : "a number",
                        "%s is '%s'", field->key, word);
+}
+
+/* --- building ------------------------------------------------------------------------- */
+
+sonde__op_value sonde__op_build(const sonde__op_builder *builder,
+                                const sonde__op_kind *kind, const sonde__op_attrs *attrs,
+                                const sonde__op_value *in, int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (in[i] == 0) {
+            return 0;
+        }
+    }
+    return builder->emit(builder, kind, attrs, in, count);
 }

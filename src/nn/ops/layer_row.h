@@ -23,7 +23,7 @@ typedef enum sonde__op_field_kind {
     SONDE__FIELD_FLAG = 3,   /* bool */
     SONDE__FIELD_AXIS = 4,   /* int */
     SONDE__FIELD_WORD = 5,   /* int: the place of the word in `words` */
-    SONDE__FIELD_DIMS = 6,   /* attrs.dims and attrs.rank */
+    SONDE__FIELD_DIMS = 6,   /* dims and rank of a family that has them */
     SONDE__FIELD_TRIPLE =
         7 /* int64_t[3], h, w, d: (depth, height, width), or one number */
 } sonde__op_field_kind;
@@ -66,7 +66,7 @@ typedef struct sonde__op_builder {
     sonde_diag *diag; /* fill it and return 0 where inputs or keys cannot be */
 } sonde__op_builder;
 
-typedef struct sonde__op_layer {
+struct sonde__op_layer {
     const char *name; /* PyTorch's, as in torch.nn.functional */
     const sonde__op_kind *kind;
     int inputs; /* that the caller gives */
@@ -85,7 +85,7 @@ typedef struct sonde__op_layer {
      * tensors; returns the output. NULL: the layer is one op of `kind`. */
     sonde__op_value (*build)(const sonde__op_builder *builder, sonde__op_attrs *attrs,
                              const sonde__op_value *in);
-} sonde__op_layer;
+};
 
 enum { SONDE__REDUCE_MEAN = 0, SONDE__REDUCE_SUM = 1, SONDE__REDUCE_NONE = 2 };
 
@@ -98,6 +98,9 @@ enum { SONDE__REDUCE_MEAN = 0, SONDE__REDUCE_SUM = 1, SONDE__REDUCE_NONE = 2 };
 #define SONDE__FIELD_ANY(key_, member, fallback_)                                        \
     SONDE__FIELD(key_, SONDE__FIELD_NUMBER, member, fallback_, -(double)INFINITY,        \
                  (double)INFINITY)
+#define SONDE__FIELD_DIM(key, member, fallback)                                          \
+    SONDE__FIELD(key, SONDE__FIELD_AXIS, member, fallback, -SONDE_MAX_DIMS,              \
+                 SONDE_MAX_DIMS - 1)
 #define SONDE__FIELD_CHOICE(key_, member, ...)                                           \
     {                                                                                    \
         .key = (key_), .kind = SONDE__FIELD_WORD,                                        \
@@ -109,10 +112,11 @@ enum { SONDE__REDUCE_MEAN = 0, SONDE__REDUCE_SUM = 1, SONDE__REDUCE_NONE = 2 };
 #define SONDE__FIELD_AXES                                                                \
     {                                                                                    \
         .key = "dim", .kind = SONDE__FIELD_DIMS,                                         \
-        .offset = offsetof(sonde__op_attrs, dims), .least = -SONDE_MAX_DIMS,             \
+        .offset = offsetof(sonde__op_attrs, reduce.dims), .least = -SONDE_MAX_DIMS,      \
         .most = SONDE_MAX_DIMS - 1, .fallback_text = "all"                               \
     }
-#define SONDE__FIELD_KEEP SONDE__FIELD("keepdim", SONDE__FIELD_FLAG, keep_dims, 0.0, 0, 1)
+#define SONDE__FIELD_KEEP                                                                \
+    SONDE__FIELD("keepdim", SONDE__FIELD_FLAG, reduce.keep_dims, 0.0, 0, 1)
 #define SONDE__FIELD_REDUCTION                                                           \
     SONDE__FIELD_CHOICE("reduction", reduction, "mean", "sum", "none")
 
@@ -127,10 +131,17 @@ const sonde__op_layer *sonde__op_find_layer(const char *name);
 int sonde__op_field_count(const sonde__op_layer *layer);
 /* Every optional key of a layer gets its default; required numbers become NaN or 0. */
 void sonde__op_set_defaults(const sonde__op_layer *layer, sonde__op_attrs *attrs);
-#if defined(__GNUC__)
-#pragma GCC visibility pop
-#endif
 
+/* An op over values; 0 if one of them is 0, after an error. */
+sonde__op_value sonde__op_build(const sonde__op_builder *builder,
+                                const sonde__op_kind *kind, const sonde__op_attrs *attrs,
+                                const sonde__op_value *in, int count);
+/* x in the shape of so many int64_t dimensions, -1 and 0 as Reshape has them. */
+#define sonde__op_build_reshape(builder, x, rank_, ...)                                  \
+    sonde__op_build(                                                                     \
+        (builder), &sonde__op_reshape,                                                   \
+        &(sonde__op_attrs){.shape = {.rank = (rank_), .dims = {__VA_ARGS__}}},           \
+        (const sonde__op_value[]){x}, 1)
 /* x w^T + b over the last dimension of x, which has two or more (linear.c); b 0: none. */
 sonde__op_value sonde__op_emit_linear(const sonde__op_builder *builder, sonde__op_value x,
                                       sonde__op_value w, sonde__op_value b);
@@ -146,5 +157,9 @@ sonde_err sonde__op_set_field(const sonde__op_field *field, sonde__op_attrs *att
                               const double *values, int count, sonde_diag *diag);
 sonde_err sonde__op_set_word(const sonde__op_field *field, sonde__op_attrs *attrs,
                              const char *word, sonde_diag *diag);
+
+#if defined(__GNUC__)
+#pragma GCC visibility pop
+#endif
 
 #endif

@@ -4,8 +4,6 @@
  *   y = x w^T + b        dx = dy w        dw = dy^T x
  *
  * as torch.nn.Linear, for x (N, K), w (O, K), b (O). The bias gradient is a channel sum.
- *
- * attrs: half and wide.
  */
 #include "nn/ops/common.h"
 #include "base/fail.h"
@@ -15,8 +13,6 @@
 
 #include <math.h>
 #include <stdio.h>
-
-extern const sonde__op_layer sonde__layer_linear;
 
 /* a and b agree in dtype and, where they share a dimension, in its extent. */
 static sonde_err expect_common(const sonde__op_attrs *attrs, const sonde__operand *a,
@@ -79,9 +75,6 @@ static void linear_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(linear, sonde__kernel_linear_fast)
-SONDE__HALF_KERNELS(linear)
-
 static void linear_gradient(const sonde__op_gradient_context *context)
 {
     const sonde__op_value x = context->in[0], w = context->in[1],
@@ -108,12 +101,13 @@ static void linear_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_linear = {
     .name = "Linear",
-    SONDE__OPERANDS(2, 3, 1),
+    SONDE__OPERANDS(none, 2, 3, 1),
     .infer = linear_infer,
     .gradient = linear_gradient,
-    .kernels = linear_kernels,
+    SONDE__REFERENCE(linear_run),
+    .fast = sonde__kernel_linear_fast,
     .halves = SONDE__HALVES_MADE,
-    .half_kernels = linear_half_kernels,
+    .half_kernels = sonde__kernel_linear_half,
 };
 
 /* --- gradient of the input ---------------------------------------------------------- */
@@ -153,16 +147,14 @@ static void linear_grad_input_run(const sonde__op_call *call, int part, int part
     }
 }
 
-SONDE__KERNELS(linear_grad_input, sonde__kernel_linear_grad_input_fast)
-SONDE__HALF_KERNELS(linear_grad_input)
-
 const sonde__op_kind sonde__op_linear_grad_input = {
     .name = "LinearGradInput",
-    SONDE__OPERANDS(2, 2, 1),
+    SONDE__OPERANDS(none, 2, 2, 1),
     .infer = linear_grad_input_infer,
-    .kernels = linear_grad_input_kernels,
+    SONDE__REFERENCE(linear_grad_input_run),
+    .fast = sonde__kernel_linear_grad_input_fast,
     .halves = SONDE__HALVES_MADE,
-    .half_kernels = linear_grad_input_half_kernels,
+    .half_kernels = sonde__kernel_linear_grad_input_half,
 };
 
 /* --- gradient of the weight --------------------------------------------------------- */
@@ -202,16 +194,14 @@ static void linear_grad_weight_run(const sonde__op_call *call, int part, int par
     }
 }
 
-SONDE__KERNELS(linear_grad_weight, sonde__kernel_linear_grad_weight_fast)
-SONDE__HALF_KERNELS(linear_grad_weight)
-
 const sonde__op_kind sonde__op_linear_grad_weight = {
     .name = "LinearGradWeight",
-    SONDE__OPERANDS(2, 2, 1),
+    SONDE__OPERANDS(none, 2, 2, 1),
     .infer = linear_grad_weight_infer,
-    .kernels = linear_grad_weight_kernels,
+    SONDE__REFERENCE(linear_grad_weight_run),
+    .fast = sonde__kernel_linear_grad_weight_fast,
     .halves = SONDE__HALVES_MADE,
-    .half_kernels = linear_grad_weight_half_kernels,
+    .half_kernels = sonde__kernel_linear_grad_weight_half,
 };
 
 /* --- layer -------------------------------------------------------------------------- */
@@ -222,30 +212,31 @@ sonde__op_value sonde__op_emit_linear(const sonde__op_builder *builder, sonde__o
     const sonde__op_shape shape = *sonde__op_value_shape(builder->graph, x);
     const int last = shape.rank - 1, count = b != 0 ? 3 : 2;
     sonde__op_value in[3] = {x, w, b};
-    sonde__op_attrs dims = {.rank = 2, .dims = {-1}};
+    sonde__op_attrs dims = {.shape = {.rank = 2, .dims = {-1}}};
 
     if (last < 2) {
         return builder->emit(builder, &sonde__op_linear, NULL, in, count);
     }
-    dims.dims[1] = shape.dim[last];
+    dims.shape.dims[1] = shape.dim[last];
     in[0] = builder->emit(builder, &sonde__op_reshape, &dims, &x, 1);
     const sonde__op_value y =
         in[0] == 0 ? 0 : builder->emit(builder, &sonde__op_linear, NULL, in, count);
     if (y == 0) {
         return 0;
     }
-    dims = (sonde__op_attrs){.rank = shape.rank, .dims = {-1}};
+    dims = (sonde__op_attrs){.shape = {.rank = shape.rank, .dims = {-1}}};
     for (int i = 1; i < last; i++) {
-        dims.dims[i] = shape.dim[i];
+        dims.shape.dims[i] = shape.dim[i];
     }
-    dims.dims[last] = sonde__op_value_shape(builder->graph, w)->dim[0];
+    dims.shape.dims[last] = sonde__op_value_shape(builder->graph, w)->dim[0];
     return builder->emit(builder, &sonde__op_reshape, &dims, &y, 1);
 }
 
 static int linear_params(const sonde__op_shape *x, const sonde__op_attrs *attrs,
                          sonde__op_param params[SONDE__MAX_PARAMS])
 {
-    const int64_t outputs = attrs->groups, inputs = x->rank > 1 ? x->dim[x->rank - 1] : 0;
+    const int64_t outputs = attrs->linear.out_features,
+                  inputs = x->rank > 1 ? x->dim[x->rank - 1] : 0;
     const float bound = (float)(1.0 / sqrt((double)inputs));
 
     if (inputs < 1) {
@@ -261,7 +252,7 @@ static int linear_params(const sonde__op_shape *x, const sonde__op_attrs *attrs,
                                   .rank = 1,
                                   .dim = {outputs},
                                   .bound = bound};
-    return attrs->bias ? 2 : 1;
+    return attrs->linear.bias ? 2 : 1;
 }
 
 static sonde__op_value build_linear(const sonde__op_builder *builder,
@@ -283,9 +274,9 @@ const sonde__op_layer sonde__layer_linear = {
     .name = "linear",
     .kind = &sonde__op_linear,
     .inputs = 1,
-    .fields = {SONDE__FIELD("out_features", SONDE__FIELD_WHOLE, groups, (double)NAN, 1,
-                            1 << 24),
-               SONDE__FIELD("bias", SONDE__FIELD_FLAG, bias, 1.0, 0, 1)},
+    .fields = {SONDE__FIELD("out_features", SONDE__FIELD_WHOLE, linear.out_features,
+                            (double)NAN, 1, 1 << 24),
+               SONDE__FIELD("bias", SONDE__FIELD_FLAG, linear.bias, 1.0, 0, 1)},
     .help = "x Wᵀ + b over the last dimension",
     .params = linear_params,
     .build = build_linear,

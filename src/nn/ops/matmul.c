@@ -4,21 +4,19 @@
  *
  *   y[..., i, j] = scale * sum over k of a[..., i, k] b[..., k, j]
  *
- * The leading dimensions broadcast. attrs.choice, a sum of TRANSPOSED_A and TRANSPOSED_B,
+ * The leading dimensions broadcast. attrs.matmul.transposed, a sum of TRANSPOSED_A and TRANSPOSED_B,
  * says whose last two dimensions are swapped on reading, so that a gradient is a product
  * of the same kind:
  *
  *   da = dy b^T        db = a^T dy        each summed over what was broadcast
  *
- * attrs: choice; scale, 0 for 1; half and wide.
+ * attrs: matmul.
  */
 #include "base/fail.h"
 #include "nn/kernels/gemm.h"
 #include "nn/kernels/half_gemm.h"
 #include "nn/ops/common.h"
 #include "nn/ops/layer_row.h"
-
-extern const sonde__op_layer sonde__layer_matmul;
 
 enum { TRANSPOSED_A = 1, TRANSPOSED_B = 2 };
 
@@ -64,14 +62,14 @@ static sonde_err matmul_infer(sonde__op_call *call, sonde__op_attrs *attrs,
     SONDE__TRY(expect_matrices(a, "first operand", diag));
     SONDE__TRY(expect_matrices(b, "second operand", diag));
     SONDE__TRY(sonde__op_expect_product(attrs, a, b, "second operand", &y.dtype, diag));
-    in_a = matrix_of(a, (attrs->choice & TRANSPOSED_A) != 0);
-    in_b = matrix_of(b, (attrs->choice & TRANSPOSED_B) != 0);
+    in_a = matrix_of(a, (attrs->matmul.transposed & TRANSPOSED_A) != 0);
+    in_b = matrix_of(b, (attrs->matmul.transposed & TRANSPOSED_B) != 0);
     if (in_a.columns != in_b.rows) {
         return sonde__fail(diag, SONDE_ESHAPE, NULL,
                            "as many columns in the first as rows in the second",
                            "%s times %s%s", sonde__op_shape_text(a, text_a),
                            sonde__op_shape_text(b, text_b),
-                           attrs->choice != 0 ? ", transposed" : "");
+                           attrs->matmul.transposed != 0 ? ", transposed" : "");
     }
     batch_a = batch_of(a);
     batch_b = batch_of(b);
@@ -89,7 +87,7 @@ static sonde_err matmul_infer(sonde__op_call *call, sonde__op_attrs *attrs,
 
 static double scale_of(const sonde__op_attrs *attrs)
 {
-    return attrs->scale == 0.0F ? 1.0 : (double)attrs->scale;
+    return attrs->matmul.scale == 0.0F ? 1.0 : (double)attrs->matmul.scale;
 }
 
 /* Where matrix `batch` of y has its operands. */
@@ -105,8 +103,8 @@ static int64_t operand_start(const sonde__op_shape *operand, const sonde__op_sha
 static void one_product(const sonde__op_call *call, int64_t batch, int64_t row)
 {
     const sonde__operand *a = &call->in[0], *b = &call->in[1], *y = &call->out[0];
-    const bool swap_a = (call->attrs->choice & TRANSPOSED_A) != 0,
-               swap_b = (call->attrs->choice & TRANSPOSED_B) != 0;
+    const bool swap_a = (call->attrs->matmul.transposed & TRANSPOSED_A) != 0,
+               swap_b = (call->attrs->matmul.transposed & TRANSPOSED_B) != 0;
     const matrix_dims in_a = matrix_of(&a->shape, swap_a);
     const matrix_dims in_b = matrix_of(&b->shape, swap_b);
     const int64_t start_a = operand_start(&a->shape, &y->shape, batch);
@@ -143,7 +141,7 @@ static void matmul_run(const sonde__op_call *call, int part, int parts)
 
 static bool is_f32(const sonde__op_call *call)
 {
-    return call->in[0].shape.dtype == SONDE_F32 && call->attrs->scale == 0.0F;
+    return call->in[0].shape.dtype == SONDE_F32 && call->attrs->matmul.scale == 0.0F;
 }
 
 /* A matrix of an operand, as it is read: (rows, columns) with strides. */
@@ -168,8 +166,8 @@ static int64_t products_of(const sonde__op_call *call)
 static void gemm_run(const sonde__op_call *call, int part, int parts)
 {
     const sonde__operand *a = &call->in[0], *b = &call->in[1], *y = &call->out[0];
-    const bool swap_a = (call->attrs->choice & TRANSPOSED_A) != 0,
-               swap_b = (call->attrs->choice & TRANSPOSED_B) != 0;
+    const bool swap_a = (call->attrs->matmul.transposed & TRANSPOSED_A) != 0,
+               swap_b = (call->attrs->matmul.transposed & TRANSPOSED_B) != 0;
     const matrix_dims in_a = matrix_of(&a->shape, swap_a);
     const matrix_dims in_b = matrix_of(&b->shape, swap_b);
     const int64_t count = products_of(call);
@@ -204,33 +202,20 @@ static size_t gemm_scratch(const sonde__op_call *call, int parts)
 /* A part has at least a million multiplications; in double, which no shape overflows. */
 static int gemm_parts(const sonde__op_call *call, int max)
 {
-    const int64_t depth =
-        matrix_of(&call->in[0].shape, (call->attrs->choice & TRANSPOSED_A) != 0).columns;
+    const int64_t depth = matrix_of(&call->in[0].shape,
+                                    (call->attrs->matmul.transposed & TRANSPOSED_A) != 0)
+                              .columns;
     const double parts =
         (double)sonde__op_shape_count(&call->out[0].shape) * (double)depth / 1e6;
 
     return parts < 1.0 ? 1 : parts > (double)max ? max : (int)parts;
 }
 
-static const sonde__op_kernel *const *fast_products(void)
-{
-    static const sonde__op_kernel gemm = {.name = "gemm",
-                                          .accepts = is_f32,
-                                          .scratch = gemm_scratch,
-                                          .parts = gemm_parts,
-                                          .run = gemm_run};
-    static const sonde__op_kernel *const kernels[] = {&gemm, NULL};
-
-    return kernels;
-}
-
-SONDE__KERNELS(matmul, fast_products)
-
 /* --- in bfloat16 and float16 ---------------------------------------------------------- */
 
 static bool has_no_scale(const sonde__op_call *call)
 {
-    return call->attrs->scale == 0.0F;
+    return call->attrs->matmul.scale == 0.0F;
 }
 
 static sonde__kernel_half_matrix half_matrix_at(const sonde__operand *operand,
@@ -249,8 +234,8 @@ static sonde__kernel_half_matrix half_matrix_at(const sonde__operand *operand,
 static sonde__kernel_half_gemm half_product(const sonde__op_call *call, int64_t number)
 {
     const sonde__operand *a = &call->in[0], *b = &call->in[1], *y = &call->out[0];
-    const bool swap_a = (call->attrs->choice & TRANSPOSED_A) != 0,
-               swap_b = (call->attrs->choice & TRANSPOSED_B) != 0;
+    const bool swap_a = (call->attrs->matmul.transposed & TRANSPOSED_A) != 0,
+               swap_b = (call->attrs->matmul.transposed & TRANSPOSED_B) != 0;
     const matrix_dims in_a = matrix_of(&a->shape, swap_a);
     const matrix_dims in_b = matrix_of(&b->shape, swap_b);
 
@@ -270,7 +255,8 @@ static sonde__kernel_half_gemm half_product(const sonde__op_call *call, int64_t 
 static size_t half_scratch(const sonde__op_call *call, int parts)
 {
     const sonde__op_shape *a = &call->in[0].shape;
-    const matrix_dims dims = matrix_of(a, (call->attrs->choice & TRANSPOSED_A) != 0);
+    const matrix_dims dims =
+        matrix_of(a, (call->attrs->matmul.transposed & TRANSPOSED_A) != 0);
 
     return sonde__kernel_half_gemm_scratch(dims.rows, dims.columns) * (size_t)parts;
 }
@@ -293,16 +279,6 @@ static void half_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-static const sonde__op_kernel *const sonde__kernel_matmul_half[] = {
-    &(const sonde__op_kernel){.name = "half",
-                              .accepts = has_no_scale,
-                              .scratch = half_scratch,
-                              .parts = gemm_parts,
-                              .run = half_run},
-    NULL};
-
-SONDE__HALF_KERNELS(matmul)
-
 /* --- gradient ------------------------------------------------------------------------- */
 
 /* The product of two values, summed to the shape of `like`. */
@@ -311,9 +287,9 @@ static sonde__op_value emit_product(const sonde__op_gradient_context *context,
                                     bool swap_b, sonde__op_value like)
 {
     const sonde__op_value in[] = {a, b};
-    const sonde__op_attrs attrs = {.choice = (swap_a ? TRANSPOSED_A : 0) |
-                                             (swap_b ? TRANSPOSED_B : 0),
-                                   .scale = context->attrs->scale,
+    const sonde__op_attrs attrs = {.matmul.transposed = (swap_a ? TRANSPOSED_A : 0) |
+                                                        (swap_b ? TRANSPOSED_B : 0),
+                                   .matmul.scale = context->attrs->matmul.scale,
                                    .half = context->attrs->half,
                                    .wide = sonde__op_product_attrs(context, like).wide};
     const sonde__op_value wide =
@@ -324,8 +300,8 @@ static sonde__op_value emit_product(const sonde__op_gradient_context *context,
 
 static void matmul_gradient(const sonde__op_gradient_context *context)
 {
-    const bool swap_a = (context->attrs->choice & TRANSPOSED_A) != 0,
-               swap_b = (context->attrs->choice & TRANSPOSED_B) != 0;
+    const bool swap_a = (context->attrs->matmul.transposed & TRANSPOSED_A) != 0,
+               swap_b = (context->attrs->matmul.transposed & TRANSPOSED_B) != 0;
     const sonde__op_value a = context->in[0], b = context->in[1],
                           dy = context->grad_out[0];
 
@@ -341,12 +317,15 @@ static void matmul_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_matmul = {
     .name = "MatMul",
-    SONDE__OPERANDS(2, 2, 1),
+    SONDE__OPERANDS(matmul, 2, 2, 1),
     .infer = matmul_infer,
     .gradient = matmul_gradient,
-    .kernels = matmul_kernels,
+    SONDE__REFERENCE(matmul_run),
+    .own = SONDE__KERNEL("gemm", gemm_run, .accepts = is_f32, .scratch = gemm_scratch,
+                         .parts = gemm_parts),
     .halves = SONDE__HALVES_MADE,
-    .half_kernels = matmul_half_kernels,
+    .half_kernels = SONDE__KERNEL("half", half_run, .accepts = has_no_scale,
+                                  .scratch = half_scratch, .parts = gemm_parts),
 };
 
 const sonde__op_layer sonde__layer_matmul = {

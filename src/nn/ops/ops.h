@@ -14,6 +14,7 @@
 #include <stdint.h>
 #include <stdbool.h>
 
+#include "base/packed.h"
 #include "nn/kernels/call.h"
 
 #include <sonde/error.h>
@@ -86,8 +87,34 @@ typedef enum sonde__op_halves {
     SONDE__HALVES_MADE = 3     /* a product: attrs.half rounds its inputs and outputs */
 } sonde__op_halves;
 
+/* The fields of a family of attrs. */
+typedef struct sonde__op_fields {
+    const sonde__packed_field *fields;
+    size_t count;
+} sonde__op_fields;
+
+#define SONDE__ATTR_EXTERN(family, LIST)                                                 \
+    extern const sonde__op_fields sonde__op_fields_##family;
+SONDE__ATTRS_FAMILIES(SONDE__ATTR_EXTERN)
+extern const sonde__op_fields sonde__op_fields_none;   /* of ops without attrs */
+extern const sonde__op_fields sonde__op_fields_common; /* of every op */
+/* Whether they begin with rank and dims, see attrs.h. */
+bool sonde__op_fields_have_dims(const sonde__op_fields *table);
+
+/* A gradient of one op. Its operands are letters: d is the gradient of the first output, a
+ * digit an input, A, B ... an output; a last one that the op lacks is left out. Its outputs
+ * are the gradients of inputs `to`, to + 1 ... It has the attrs of the op and, if shaped,
+ * the shape of input `to` in dims. */
+typedef struct sonde__op_backward {
+    const sonde__op_kind *kind;
+    const char *in;
+    int to;
+    bool shaped;
+} sonde__op_backward;
+
 struct sonde__op_kind {
     const char *name; /* "Conv2d", "Relu", "Conv2dGradWeight" */
+    const sonde__op_fields *fields;
     int in_min, in_max, out_count;
     const char *out_names[SONDE__MAX_OPERANDS]; /* of outputs after the first: "Index" */
     /*
@@ -95,19 +122,23 @@ struct sonde__op_kind {
      * attrs: inferred dims, resolved negative axes). diag->where is the caller's to fill.
      */
     sonde_err (*infer)(sonde__op_call *call, sonde__op_attrs *attrs, sonde_diag *diag);
-    /* NULL: not differentiable (gradient ops, updates). */
+    /* Its gradient, if that is one op, or else a function; neither: not differentiable
+     * (gradient ops, updates). */
+    sonde__op_backward backward;
     void (*gradient)(const sonde__op_gradient_context *context);
     /* Emits the ops that bring the op's buffers up to date, in place, after each
      * micro-batch of a session for training; NULL: it has none. They run after the loss,
      * so that a forward pass may run twice. */
     void (*track)(sonde__op_graph *graph, const sonde__op_attrs *attrs,
                   const sonde__op_value *in, const sonde__op_value *out);
-    /* Kernels, fastest first, NULL-terminated; the last is the scalar reference and
-     * accepts everything that infer accepted. */
-    const sonde__op_kernel *const *(*kernels)(void);
+    /* The scalar reference, which accepts everything that infer accepted. */
+    sonde__op_kernel reference;
+    /* Kernels before it, fastest first, NULL-terminated; NULL: none. */
+    const sonde__op_kernel *const *(*fast)(void);
     sonde__op_halves halves;
-    /* Those for calls with bfloat16 or float16, likewise; NULL: the reference alone. */
-    const sonde__op_kernel *const *(*half_kernels)(void);
+    const sonde__op_kernel *const *own; /* likewise, of the op's file */
+    /* Likewise those for calls with bfloat16 or float16. */
+    const sonde__op_kernel *const *half_kernels;
     /* Whether an operand holds numbers of a range, and which; a session refuses inputs with
      * others before it runs. NULL: no operand does. */
     bool (*ids)(const sonde__op_call *call, int operand, sonde__op_ids *ids);
@@ -116,103 +147,21 @@ struct sonde__op_kind {
     int alias[SONDE__MAX_OPERANDS];
 };
 
-/* The kernels that may take a call, whose shapes are set (those of outputs may be): fastest
- * first, NULL-terminated, the reference last. */
-const sonde__op_kernel *const *sonde__op_kernels_for(const sonde__op_kind *kind,
-                                                     const sonde__op_call *call);
+/* Kernel i that may take a call, whose shapes are set (those of outputs may be): fastest
+ * first, the reference last; NULL: there are fewer. Without a call: those for float32. */
+const sonde__op_kernel *sonde__op_kernel_of(const sonde__op_kind *kind,
+                                            const sonde__op_call *call, size_t i);
+/* The first that accepts a call. */
+const sonde__op_kernel *sonde__op_first_kernel(const sonde__op_kind *kind,
+                                               const sonde__op_call *call);
+bool sonde__op_has_gradient(const sonde__op_kind *kind);
+void sonde__op_differentiate(const sonde__op_kind *kind,
+                             const sonde__op_gradient_context *context);
 
-/* Forward */
-extern const sonde__op_kind
-    sonde__op_conv2d; /* x (N,C,H,W), w (O,C/g,kh,kw), b? (O) → y */
-extern const sonde__op_kind sonde__op_max_pool2d; /* x → y, index u8 within the window */
-extern const sonde__op_kind sonde__op_linear;  /* x (N,K), w (O,K), b? (O) → y (N,O) */
-extern const sonde__op_kind sonde__op_relu;    /* x → y */
-extern const sonde__op_kind sonde__op_sigmoid; /* x → y */
-extern const sonde__op_kind sonde__op_tanh;    /* x → y */
-extern const sonde__op_kind
-    sonde__op_group_norm; /* x, gamma?, beta? → y, mean, rstd (N,g) */
-extern const sonde__op_kind sonde__op_batch_norm;  /* see batch_norm.c */
-extern const sonde__op_kind sonde__op_reshape;     /* x → y */
-extern const sonde__op_kind sonde__op_transpose;   /* x → y */
-extern const sonde__op_kind sonde__op_softmax;     /* x → y, along axis */
-extern const sonde__op_kind sonde__op_log_softmax; /* x → y, along axis */
-extern const sonde__op_kind sonde__op_nll; /* logp (N,C), target i64 (N) → loss () */
-extern const sonde__op_kind
-    sonde__op_nll_weighted;                    /* logp, target, weight? (C) → loss () */
-extern const sonde__op_kind sonde__op_number;  /* labels i64 (N) → (N, 1) */
-extern const sonde__op_kind sonde__op_one_hot; /* labels i64 (N) → (N, C) */
-extern const sonde__op_kind sonde__op_add;     /* a, b → a + b, broadcast as PyTorch */
-extern const sonde__op_kind sonde__op_mul;     /* a, b → a * b */
-extern const sonde__op_kind sonde__op_channel_add; /* x (N, C, ...), b (C) → x + b */
-extern const sonde__op_kind sonde__op_reduce;      /* x → sum or mean over axes */
-extern const sonde__op_kind sonde__op_identity;    /* x → x: a place to print */
-extern const sonde__op_kind sonde__op_matmul;      /* a, b → a b, see matmul.c */
-extern const sonde__op_kind sonde__op_cast; /* x → x in another dtype, see cast.c */
-/* Backward */
-extern const sonde__op_kind
-    sonde__op_conv2d_grad_input; /* dy, w → dx; dims: shape of x */
-extern const sonde__op_kind
-    sonde__op_conv2d_grad_weight;                  /* dy, x → dw; dims: shape of w */
-extern const sonde__op_kind sonde__op_channel_sum; /* dy (N,C,...) → (C): bias gradient */
-extern const sonde__op_kind sonde__op_max_pool2d_grad; /* dy, index → dx; dims: of x */
-extern const sonde__op_kind
-    sonde__op_linear_grad_input; /* dy (N,O), w (O,K) → dx (N,K) */
-extern const sonde__op_kind
-    sonde__op_linear_grad_weight;                   /* dy (N,O), x (N,K) → dw (O,K) */
-extern const sonde__op_kind sonde__op_relu_grad;    /* dy, y → y <= 0 ? 0 : dy */
-extern const sonde__op_kind sonde__op_sigmoid_grad; /* dy, y → dy y (1 - y) */
-extern const sonde__op_kind sonde__op_tanh_grad;    /* dy, y → dy (1 - y^2) */
-extern const sonde__op_kind sonde__op_group_norm_grad; /* dy, x, mean, rstd, gamma? → dx,
-                                                             dgamma (C), dbeta (C) */
-extern const sonde__op_kind sonde__op_softmax_grad;    /* dy, y → dx */
-extern const sonde__op_kind sonde__op_log_softmax_grad; /* dy, y → dx */
-extern const sonde__op_kind sonde__op_nll_grad;  /* dloss (), target → dlogp; dims */
-extern const sonde__op_kind sonde__op_broadcast; /* x → x expanded to dims */
-extern const sonde__op_kind sonde__op_scale;     /* x → scale * x */
-extern const sonde__op_kind sonde__op_fill;      /* → a tensor of dims full of scale */
-/* Update. in[0] is updated in place and is out[0]; state likewise. `live` is documented
- * at each op. Equations: PyTorch's, see optimizer.h. */
-extern const sonde__op_kind sonde__op_accumulate;  /* acc, g → acc + g */
-extern const sonde__op_kind sonde__op_replica_sum; /* g → its sum over the replicas */
-extern const sonde__op_kind sonde__op_rank_sum;    /* g → its sum over the ranks */
-extern const sonde__op_kind sonde__op_sgd;  /* w, g, v? → w, v?  live: lr, momentum,
-                                                     dampening, weight decay, nesterov (0, 1),
-                                                     gradient scale, first step (0, 1) */
-extern const sonde__op_kind sonde__op_adam; /* w, g, m, v, step () → the same without g.
-                                                     live: lr, beta1, beta2, eps, weight decay,
-                                                     decoupled (0 Adam, 1 AdamW), scale */
-extern const sonde__op_kind
-    sonde__op_rmsprop; /* w, g, v, mean?, momentum? → the same without g */
-extern const sonde__op_kind sonde__op_adagrad; /* w, g, v, step () → without g */
-extern const sonde__op_kind sonde__op_lamb;    /* w, g, m, v, step () → without g */
-/* Before an update: clip_gradients.c. */
-extern const sonde__op_kind sonde__op_clip_value;    /* g → y */
-extern const sonde__op_kind sonde__op_gradient_norm; /* g, norm () ? → norm () */
-extern const sonde__op_kind sonde__op_clip_norm;     /* g, norm () → y */
-/* loss_scale.c. */
-extern const sonde__op_kind
-    sonde__op_found_inf; /* g, before () ? → 1 if one is not finite, else 0 */
-extern const sonde__op_kind
-    sonde__op_loss_scale; /* found, scale, tracker, skipped → the last three */
-/* Between layouts; put in by the layout pass, named after nothing. */
-extern const sonde__op_kind sonde__op_reorder; /* x → x in another layout */
-
-/* Fused: put in by the fuse pass; every member's value is an output that may be NULL. */
-extern const sonde__op_kind
-    sonde__op_conv2d_relu_pool; /* x, w, b? → conv?, relu?, y, index */
-extern const sonde__op_kind sonde__op_conv2d_relu; /* x, w, b? → conv?, y */
-extern const sonde__op_kind sonde__op_linear_relu; /* x, w, b? → linear?, y */
-extern const sonde__op_kind
-    sonde__op_batch_norm_relu; /* as BatchNorm → norm?, mean?, var?, y */
-extern const sonde__op_kind
-    sonde__op_pool_relu_conv_grad; /* dy, index, pool y, x → drelu?,
-                                                              dconv?, dw, db?; dims: of w */
-/* A weight gradient whose rows are used up by the update while in cache: rows of dw
- * are computed into a small buffer (or into dw, if the whole of it is observed) and
- * fed to SGD at once; the arithmetic is that of the two ops one after the other. live:
- * as SGD. */
-extern const sonde__op_kind
-    sonde__op_linear_grad_weight_sgd; /* w, dy, x, v? → w, dw?, v? */
+/* The kinds: sonde__op_<name>, as the family's file defines it; equations and operands are in
+ * its head. The build finds them, and the layers (layer_row.h), and makes this header. */
+typedef struct sonde__op_layer sonde__op_layer;
+#include "op_kinds.h"
 
 /* All kinds, NULL-terminated: for tests that must not forget one. */
 extern const sonde__op_kind *const sonde__op_kinds[];

@@ -16,7 +16,7 @@
  */
 #include "base/fail.h"
 #include "nn/ops/common.h"
-#include "nn/ops/index.h"
+#include "nn/ops/layer_row.h"
 
 #include <math.h>
 #include <string.h>
@@ -42,7 +42,7 @@ static int64_t count_lines(const sonde__op_shape *shape, int axis)
 static int line_parts(const sonde__op_call *call, int max)
 {
     const sonde__op_shape *x = &call->in[0].shape;
-    const int64_t lines = count_lines(x, call->attrs->axis);
+    const int64_t lines = count_lines(x, call->attrs->order.axis);
     const int64_t worth = sonde__op_shape_count(x) / 8192;
     const int64_t parts = worth < lines ? worth : lines;
 
@@ -57,17 +57,17 @@ static sonde_err arg_sort_infer(sonde__op_call *call, sonde__op_attrs *attrs,
     const sonde__op_shape *x = &call->in[0].shape;
 
     SONDE__TRY(sonde__op_expect_float(x, "input", diag));
-    SONDE__TRY(sonde__op_expect_axis(&attrs->axis, x->rank, diag));
-    const int64_t extent = x->dim[attrs->axis];
-    if (attrs->kernel[0] < 0 || attrs->kernel[0] > extent) {
+    SONDE__TRY(sonde__op_expect_axis(&attrs->order.axis, x->rank, diag));
+    const int64_t extent = x->dim[attrs->order.axis];
+    if (attrs->order.k < 0 || attrs->order.k > extent) {
         return sonde__fail(diag, SONDE_EINVAL, NULL, "no more than there are",
-                           "k is %lld of %lld elements", (long long)attrs->kernel[0],
+                           "k is %lld of %lld elements", (long long)attrs->order.k,
                            (long long)extent);
     }
     call->out[0].shape = *x;
     call->out[0].shape.dtype = SONDE_I64;
-    if (attrs->kernel[0] > 0) {
-        call->out[0].shape.dim[attrs->axis] = attrs->kernel[0];
+    if (attrs->order.k > 0) {
+        call->out[0].shape.dim[attrs->order.axis] = attrs->order.k;
     }
     return sonde__op_expect_size(&call->out[0].shape, "output", diag);
 }
@@ -121,7 +121,7 @@ static const int64_t *sort_line(const double *values, int64_t count, bool descen
 /* Of a part: the values of a line, and its places twice. */
 static size_t line_scratch(const sonde__op_call *call, int parts)
 {
-    return (size_t)call->in[0].shape.dim[call->attrs->axis] *
+    return (size_t)call->in[0].shape.dim[call->attrs->order.axis] *
            (sizeof(double) + 2 * sizeof(int64_t)) * (size_t)parts;
 }
 
@@ -129,7 +129,7 @@ static void arg_sort_run(const sonde__op_call *call, int part, int parts)
 {
     const sonde__operand *x = &call->in[0];
     const sonde__op_shape *y = &call->out[0].shape;
-    const int axis = call->attrs->axis;
+    const int axis = call->attrs->order.axis;
     const int64_t extent = x->shape.dim[axis], lines = count_lines(&x->shape, axis);
     double *values = (double *)call->scratch + 3 * extent * part;
     int64_t *places = (int64_t *)(values + extent), *target = call->out[0].data;
@@ -142,30 +142,19 @@ static void arg_sort_run(const sonde__op_call *call, int part, int parts)
         for (int64_t i = 0; i < extent; i++) {
             values[i] = sonde__op_load(x, from_x.start + i * from_x.step);
         }
-        order =
-            sort_line(values, extent, call->attrs->choice == 1, places, places + extent);
+        order = sort_line(values, extent, call->attrs->order.descending, places,
+                          places + extent);
         for (int64_t i = 0; i < y->dim[axis]; i++) {
             target[to_y.start + i * to_y.step] = order[i];
         }
     }
 }
 
-static const sonde__op_kernel *const *arg_sort_kernels(void)
-{
-    static const sonde__op_kernel reference = {.name = "reference",
-                                               .scratch = line_scratch,
-                                               .parts = line_parts,
-                                               .run = arg_sort_run};
-    static const sonde__op_kernel *const kernels[] = {&reference, NULL};
-
-    return kernels;
-}
-
 const sonde__op_kind sonde__op_arg_sort = {
     .name = "ArgSort",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(order, 1, 1, 1),
     .infer = arg_sort_infer,
-    .kernels = arg_sort_kernels,
+    SONDE__REFERENCE(arg_sort_run, .scratch = line_scratch, .parts = line_parts),
 };
 
 /* --- running sums --------------------------------------------------------------------- */
@@ -180,7 +169,7 @@ static sonde_err cumsum_infer(sonde__op_call *call, sonde__op_attrs *attrs,
     } else {
         SONDE__TRY(sonde__op_expect_float(x, "input", diag));
     }
-    SONDE__TRY(sonde__op_expect_axis(&attrs->axis, x->rank, diag));
+    SONDE__TRY(sonde__op_expect_axis(&attrs->order.axis, x->rank, diag));
     call->out[0].shape = *x;
     return SONDE_OK;
 }
@@ -188,7 +177,7 @@ static sonde_err cumsum_infer(sonde__op_call *call, sonde__op_attrs *attrs,
 static void cumsum_run(const sonde__op_call *call, int part, int parts)
 {
     const sonde__operand *x = &call->in[0];
-    const int axis = call->attrs->axis;
+    const int axis = call->attrs->order.axis;
     const int64_t extent = x->shape.dim[axis], lines = count_lines(&x->shape, axis);
 
     for (int64_t n = lines * part / parts; n < lines * (part + 1) / parts; n++) {
@@ -198,7 +187,7 @@ static void cumsum_run(const sonde__op_call *call, int part, int parts)
 
         for (int64_t i = 0; i < extent; i++) {
             const int64_t at =
-                l.start + (call->attrs->choice == 1 ? extent - 1 - i : i) * l.step;
+                l.start + (call->attrs->order.descending ? extent - 1 - i : i) * l.step;
 
             if (x->shape.dtype == SONDE_I64) {
                 whole += ((const uint64_t *)x->data)[at];
@@ -211,23 +200,21 @@ static void cumsum_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS_IN_PARTS(cumsum, line_parts)
-
 static void cumsum_gradient(const sonde__op_gradient_context *context)
 {
     sonde__op_attrs back = *context->attrs;
 
-    back.choice = 1 - back.choice;
+    back.order.descending = !back.order.descending;
     context->grad_in[0] =
         sonde__op_emit(context->graph, &sonde__op_cumsum, &back, context->grad_out, 1);
 }
 
 const sonde__op_kind sonde__op_cumsum = {
     .name = "CumSum",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(order, 1, 1, 1),
     .infer = cumsum_infer,
     .gradient = cumsum_gradient,
-    .kernels = cumsum_kernels,
+    SONDE__REFERENCE(cumsum_run, .parts = line_parts),
 };
 
 /* --- windows -------------------------------------------------------------------------- */
@@ -239,17 +226,17 @@ static sonde_err arg_window_infer(sonde__op_call *call, sonde__op_attrs *attrs,
 
     SONDE__TRY(sonde__op_expect_rank(x, 4, "input", "(N, C, H, W)", diag));
     for (int d = 0; d < 2; d++) {
-        if (attrs->kernel[d] < 1 || attrs->kernel[d] > SONDE__MAX_EXTENT ||
+        if (attrs->window.kernel[d] < 1 || attrs->window.kernel[d] > SONDE__MAX_EXTENT ||
             x->dim[2 + d] < 1) {
-            return sonde__fail(diag, SONDE_EINVAL, NULL, "1 to 2^24",
-                               "%lld windows of %lld elements",
-                               (long long)attrs->kernel[d], (long long)x->dim[2 + d]);
+            return sonde__fail(
+                diag, SONDE_EINVAL, NULL, "1 to 2^24", "%lld windows of %lld elements",
+                (long long)attrs->window.kernel[d], (long long)x->dim[2 + d]);
         }
     }
     call->out[0].shape = (sonde__op_shape){
         .dtype = SONDE_I64,
         .rank = 3,
-        .dim = {x->dim[0], x->dim[1], attrs->kernel[0] * attrs->kernel[1]}};
+        .dim = {x->dim[0], x->dim[1], attrs->window.kernel[0] * attrs->window.kernel[1]}};
     return sonde__op_expect_size(&call->out[0].shape, "output", diag);
 }
 
@@ -276,7 +263,8 @@ static void arg_window_run(const sonde__op_call *call, int part, int parts)
 {
     const sonde__operand *x = &call->in[0];
     const int64_t height = x->shape.dim[2], width = x->shape.dim[3];
-    const int64_t rows = call->attrs->kernel[0], cols = call->attrs->kernel[1];
+    const int64_t rows = call->attrs->window.kernel[0],
+                  cols = call->attrs->window.kernel[1];
     const int64_t images = x->shape.dim[0] * x->shape.dim[1];
     int64_t *y = call->out[0].data;
 
@@ -302,11 +290,79 @@ static int image_parts(const sonde__op_call *call, int max)
     return parts < 1 ? 1 : parts > max ? max : (int)parts;
 }
 
-SONDE__KERNELS_IN_PARTS(arg_window, image_parts)
-
 const sonde__op_kind sonde__op_arg_window = {
     .name = "ArgWindow",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(window, 1, 1, 1),
     .infer = arg_window_infer,
-    .kernels = arg_window_kernels,
+    SONDE__REFERENCE(arg_window_run, .parts = image_parts),
+};
+
+/* --- layers ---------------------------------------------------------------------------- */
+
+#define DESCENDING                                                                       \
+    SONDE__FIELD("descending", SONDE__FIELD_FLAG, order.descending, 0.0, 0, 1)
+
+/* The places; keep_dims: and not the elements there. */
+static sonde__op_value emit_sorted(const sonde__op_builder *builder,
+                                   const sonde__op_attrs *attrs, sonde__op_value x)
+{
+    const sonde__op_attrs order = {.order = {.axis = attrs->order.axis,
+                                             .k = attrs->order.k,
+                                             .descending = attrs->order.descending}};
+    const sonde__op_attrs axis = {.index = {.axis = attrs->order.axis}};
+    const sonde__op_value places =
+        builder->emit(builder, &sonde__op_arg_sort, &order, &x, 1);
+
+    return places == 0 || attrs->order.indices
+               ? places
+               : builder->emit(builder, &sonde__op_gather, &axis,
+                               (const sonde__op_value[]){x, places}, 2);
+}
+
+static sonde__op_value build_sorted(const sonde__op_builder *builder,
+                                    sonde__op_attrs *attrs, const sonde__op_value *in)
+{
+    return emit_sorted(builder, attrs, in[0]);
+}
+
+static const sonde__op_attrs places_alone = {.order = {.indices = true}};
+
+const sonde__op_layer sonde__layer_argsort = {
+    .name = "argsort",
+    .kind = &sonde__op_arg_sort,
+    .inputs = 1,
+    .preset = &places_alone,
+    .fields = {SONDE__FIELD_DIM("dim", order.axis, -1.0), DESCENDING},
+    .help = "the places (int64) of the elements along dim, in order; NaN is the largest",
+    .build = build_sorted,
+};
+
+const sonde__op_layer sonde__layer_sort = {
+    .name = "sort",
+    .kind = &sonde__op_gather,
+    .inputs = 1,
+    .fields = {SONDE__FIELD_DIM("dim", order.axis, -1.0), DESCENDING},
+    .help = "the elements along dim, in order; NaN is the largest",
+    .build = build_sorted,
+};
+
+const sonde__op_layer sonde__layer_topk = {
+    .name = "topk",
+    .kind = &sonde__op_gather,
+    .inputs = 1,
+    .fields = {SONDE__FIELD("k", SONDE__FIELD_WHOLE, order.k, (double)NAN, 1, 1 << 24),
+               SONDE__FIELD_DIM("dim", order.axis, -1.0),
+               SONDE__FIELD("largest", SONDE__FIELD_FLAG, order.descending, 1.0, 0, 1),
+               SONDE__FIELD("indices", SONDE__FIELD_FLAG, order.indices, 0.0, 0, 1)},
+    .help = "the k largest (or smallest) elements along dim, in order; or, as indices, "
+            "their places (int64)",
+    .build = build_sorted,
+};
+
+const sonde__op_layer sonde__layer_cumsum = {
+    .name = "cumsum",
+    .kind = &sonde__op_cumsum,
+    .inputs = 1,
+    .fields = {SONDE__FIELD_DIM("dim", order.axis, (double)NAN)},
+    .help = "the sum of the elements up to each along dim",
 };

@@ -14,7 +14,7 @@
  *
  * Values at NaN and infinities, and slopes where there are two of them, are PyTorch's.
  *
- * attrs: number, reduction; affine and causal, flags of a loss.
+ * attrs: function.
  */
 #include "base/fail.h"
 #include "nn/ops/common.h"
@@ -118,7 +118,7 @@ static void pair_gradient(const sonde__op_gradient_context *context,
     }
 }
 
-#define A ((double)attrs->number[0])
+#define A ((double)attrs->function.number[0])
 
 #define PAIR_FUNCTION(op, part_of, expression)                                           \
     static double op##_##part_of##_value(double a, double b,                             \
@@ -134,22 +134,14 @@ static void pair_gradient(const sonde__op_gradient_context *context,
         pair_map(call, part, parts, 1, op##_##which##_value);                            \
     }                                                                                    \
                                                                                          \
-    SONDE__KERNELS_IN_PARTS(op##_##which, pair_parts)                                    \
-                                                                                         \
     const sonde__op_kind sonde__op_##op##_##which = {                                    \
         .name = title,                                                                   \
-        .in_min = 3,                                                                     \
-        .in_max = 3,                                                                     \
-        .out_count = 1,                                                                  \
+        SONDE__OPERANDS(function, 3, 3, 1),                                              \
         .infer = slope_infer,                                                            \
-        .kernels = op##_##which##_kernels,                                               \
+        SONDE__REFERENCE(op##_##which##_run, .parts = pair_parts),                       \
     };
 
 #define SONDE__PAIRWISE(op, title, text, f, slope_a, slope_b, loss, ...)                 \
-    extern const sonde__op_kind sonde__op_##op, sonde__op_##op##_grad_a,                 \
-        sonde__op_##op##_grad_b;                                                         \
-    extern const sonde__op_layer sonde__layer_##op;                                      \
-                                                                                         \
     PAIR_FUNCTION(op, forward, f)                                                        \
     PAIR_FUNCTION(op, grad_a, slope_a)                                                   \
     PAIR_FUNCTION(op, grad_b, slope_b)                                                   \
@@ -161,8 +153,6 @@ static void pair_gradient(const sonde__op_gradient_context *context,
         pair_map(call, part, parts, 0, op##_forward_value);                              \
     }                                                                                    \
                                                                                          \
-    SONDE__KERNELS_IN_PARTS(op, pair_parts)                                              \
-                                                                                         \
     static void op##_gradient(const sonde__op_gradient_context *context)                 \
     {                                                                                    \
         static const sonde__op_kind *const slopes[] = {&sonde__op_##op##_grad_a,         \
@@ -173,12 +163,10 @@ static void pair_gradient(const sonde__op_gradient_context *context,
                                                                                          \
     const sonde__op_kind sonde__op_##op = {                                              \
         .name = title,                                                                   \
-        .in_min = 2,                                                                     \
-        .in_max = 2,                                                                     \
-        .out_count = 1,                                                                  \
+        SONDE__OPERANDS(function, 2, 2, 1),                                              \
         .infer = (loss) ? loss_infer : forward_infer,                                    \
         .gradient = op##_gradient,                                                       \
-        .kernels = op##_kernels,                                                         \
+        SONDE__REFERENCE(op##_run, .parts = pair_parts),                                 \
     };                                                                                   \
     const sonde__op_layer sonde__layer_##op = {.name = #op,                              \
                                                .kind = &sonde__op_##op,                  \
@@ -240,8 +228,8 @@ static double stirling_slope(double b)
     return b > 1.0 ? log(b) + 0.5 / b : 0.0;
 }
 
-#define WORD (attrs->affine)
-#define FULL (attrs->causal)
+#define WORD (attrs->function.log)
+#define FULL (attrs->function.full)
 
 /* clang-format off */
 
@@ -264,8 +252,8 @@ SONDE__PAIRWISE(atan2, "Atan2", "the angle of (b, a)",
 
 /* --- losses: a is the prediction, b the target ------------------------------------------ */
 
-#define BETA SONDE__FIELD("beta", SONDE__FIELD_NUMBER, number[0], 1.0, 1e-30, (double)INFINITY)
-#define DELTA SONDE__FIELD("delta", SONDE__FIELD_NUMBER, number[0], 1.0, 1e-30, (double)INFINITY)
+#define BETA SONDE__FIELD("beta", SONDE__FIELD_NUMBER, function.number[0], 1.0, 1e-30, (double)INFINITY)
+#define DELTA SONDE__FIELD("delta", SONDE__FIELD_NUMBER, function.number[0], 1.0, 1e-30, (double)INFINITY)
 
 SONDE__PAIRWISE(mse_loss, "MseLoss", "(a - b)²",
     (a - b) * (a - b), 2.0 * (a - b), 2.0 * (b - a), true, SONDE__FIELD_REDUCTION)
@@ -291,17 +279,17 @@ SONDE__PAIRWISE(kl_div, "KlDiv",
     "b (log b - a), 0 where b is 0; a is a logarithm, with log_target b too",
     WORD ? exp(b) * (b - a) : b == 0.0 ? 0.0 * a : b * (log(b) - a),
     WORD ? -exp(b) : -b, WORD ? exp(b) * (b - a + 1.0) : log(b) + 1.0 - a, true,
-    SONDE__FIELD_REDUCTION, SONDE__FIELD("log_target", SONDE__FIELD_FLAG, affine, 0.0, 0, 1))
+    SONDE__FIELD_REDUCTION, SONDE__FIELD("log_target", SONDE__FIELD_FLAG, function.log, 0.0, 0, 1))
 SONDE__PAIRWISE(poisson_nll_loss, "PoissonNllLoss",
     "exp(a) - b a, or a - b log(a + eps); with full, Stirling's log b! for b above 1",
     (WORD ? exp(a) - b * a : a - b * log(a + A)) + (FULL ? stirling(b) : 0.0),
     WORD ? exp(a) - b : 1.0 - b / (a + A),
     (WORD ? -a : -log(a + A)) + (FULL ? stirling_slope(b) : 0.0), true,
-    SONDE__FIELD("log_input", SONDE__FIELD_FLAG, affine, 1.0, 0, 1),
-    SONDE__FIELD("full", SONDE__FIELD_FLAG, causal, 0.0, 0, 1),
-    SONDE__FIELD("eps", SONDE__FIELD_NUMBER, number[0], 1e-8, 0, 1), SONDE__FIELD_REDUCTION)
+    SONDE__FIELD("log_input", SONDE__FIELD_FLAG, function.log, 1.0, 0, 1),
+    SONDE__FIELD("full", SONDE__FIELD_FLAG, function.full, 0.0, 0, 1),
+    SONDE__FIELD("eps", SONDE__FIELD_NUMBER, function.number[0], 1e-8, 0, 1), SONDE__FIELD_REDUCTION)
 SONDE__PAIRWISE(hinge_embedding_loss, "HingeEmbeddingLoss",
     "a where b is 1, max(0, margin - a) where b is -1",
     (b != 1.0 ? (A - a < 0.0 ? 0.0 : A - a) : 0.0) + (b != -1.0 ? a : 0.0),
     (b != 1.0 && A - a >= 0.0 ? -1.0 : 0.0) + (b != -1.0 ? 1.0 : 0.0), 0.0, true,
-    SONDE__FIELD_ANY("margin", number[0], 1.0), SONDE__FIELD_REDUCTION)
+    SONDE__FIELD_ANY("margin", function.number[0], 1.0), SONDE__FIELD_REDUCTION)

@@ -9,7 +9,7 @@
  * Values at NaN and infinities, and slopes where there are two of them, are PyTorch's: a
  * comparison that is false for NaN decides which branch NaN takes.
  *
- * attrs: number, choice.
+ * attrs: function.
  */
 #include "base/macros.h"
 #include "nn/kernels/rows.h"
@@ -23,27 +23,6 @@
 static const double pi = 3.14159265358979323846;
 
 typedef double (*pointwise_function)(double x, const sonde__op_attrs *attrs);
-
-static sonde_err pointwise_infer(sonde__op_call *call, sonde__op_attrs *attrs,
-                                 sonde_diag *diag)
-{
-    (void)attrs;
-    SONDE__TRY(sonde__op_expect_float(&call->in[0].shape, "input", diag));
-    call->out[0].shape = call->in[0].shape;
-    return SONDE_OK;
-}
-
-static sonde_err pointwise_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs,
-                                      sonde_diag *diag)
-{
-    const sonde__op_shape *x = &call->in[1].shape;
-
-    (void)attrs;
-    SONDE__TRY(sonde__op_expect_float(x, "input", diag));
-    SONDE__TRY(sonde__op_expect_shape(&call->in[0].shape, x, "output gradient", diag));
-    call->out[0].shape = *x;
-    return SONDE_OK;
-}
 
 /* Elements below which a second thread costs more than it saves. */
 enum { ELEMENTS_A_PART = 8192 };
@@ -78,58 +57,18 @@ static void pointwise_map_grad(const sonde__op_call *call, int part, int parts,
     }
 }
 
-static void pointwise_gradient(const sonde__op_gradient_context *context,
-                               const sonde__op_kind *grad)
-{
-    const sonde__op_value in[] = {context->grad_out[0], context->in[0]};
+#define A ((double)attrs->function.number[0])
+#define B ((double)attrs->function.number[1])
+#define WORD (attrs->function.variant)
 
-    context->grad_in[0] = sonde__op_emit(context->graph, grad, context->attrs, in, 2);
-}
+static const sonde__op_kernel *const gelu_rows[] = {&sonde__kernel_gelu_rows, NULL};
+static const sonde__op_kernel *const gelu_grad_rows[] = {&sonde__kernel_gelu_grad_rows,
+                                                         NULL};
 
-/* The kernels of an op: a fast one where this table has it, and the reference. */
-static const sonde__op_kernel *const *list_kernels(const char *title,
-                                                   const sonde__op_kernel *list[3],
-                                                   const sonde__op_kernel *reference)
-{
-    static const struct {
-        const char *title;
-        const sonde__op_kernel *kernel;
-    } fast[] = {{"Gelu", &sonde__kernel_gelu_rows},
-                {"GeluGrad", &sonde__kernel_gelu_grad_rows}};
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    size_t count = 0;
-
-    (void)pthread_mutex_lock(&lock);
-    for (size_t i = 0; list[0] == NULL && i < SONDE_COUNT_OF(fast); i++) {
-        if (strcmp(fast[i].title, title) == 0) {
-            list[count++] = fast[i].kernel;
-        }
-    }
-    if (list[0] == NULL || count > 0) {
-        list[count] = reference;
-    }
-    (void)pthread_mutex_unlock(&lock);
-    return list;
-}
-
-#define POINTWISE_KERNELS(op, title)                                                     \
-    static const sonde__op_kernel *const *op##_kernels(void)                             \
-    {                                                                                    \
-        static const sonde__op_kernel reference = {                                      \
-            .name = "reference", .parts = pointwise_parts, .run = op##_run};             \
-        static const sonde__op_kernel *list[3];                                          \
-                                                                                         \
-        return list_kernels(title, list, &reference);                                    \
-    }
-
-#define A ((double)attrs->number[0])
-#define B ((double)attrs->number[1])
-#define WORD (attrs->choice)
-
+/* own, own_grad: kernels before the references, or NULL. */
 #define SONDE__POINTWISE(op, title, text, f, slope, ...)                                 \
-    extern const sonde__op_kind sonde__op_##op, sonde__op_##op##_grad;                   \
-    extern const sonde__op_layer sonde__layer_##op;                                      \
-                                                                                         \
+    SONDE__POINTWISE_WITH(op, NULL, NULL, title, text, f, slope, __VA_ARGS__)
+#define SONDE__POINTWISE_WITH(op, own_, own_grad, title, text, f, slope, ...)            \
     static double op##_value(double x, const sonde__op_attrs *attrs)                     \
     {                                                                                    \
         (void)x, (void)attrs;                                                            \
@@ -152,30 +91,20 @@ static const sonde__op_kernel *const *list_kernels(const char *title,
         pointwise_map_grad(call, part, parts, op##_slope);                               \
     }                                                                                    \
                                                                                          \
-    POINTWISE_KERNELS(op, title)                                                         \
-    POINTWISE_KERNELS(op##_grad, title "Grad")                                           \
-                                                                                         \
-    static void op##_gradient(const sonde__op_gradient_context *context)                 \
-    {                                                                                    \
-        pointwise_gradient(context, &sonde__op_##op##_grad);                             \
-    }                                                                                    \
-                                                                                         \
     const sonde__op_kind sonde__op_##op = {                                              \
         .name = title,                                                                   \
-        .in_min = 1,                                                                     \
-        .in_max = 1,                                                                     \
-        .out_count = 1,                                                                  \
-        .infer = pointwise_infer,                                                        \
-        .gradient = op##_gradient,                                                       \
-        .kernels = op##_kernels,                                                         \
+        SONDE__OPERANDS(function, 1, 1, 1),                                              \
+        .infer = sonde__op_infer_alike,                                                  \
+        .backward = {&sonde__op_##op##_grad, "d0"},                                      \
+        SONDE__REFERENCE(op##_run, .parts = pointwise_parts),                            \
+        .own = (own_),                                                                   \
     };                                                                                   \
     const sonde__op_kind sonde__op_##op##_grad = {                                       \
         .name = title "Grad",                                                            \
-        .in_min = 2,                                                                     \
-        .in_max = 2,                                                                     \
-        .out_count = 1,                                                                  \
-        .infer = pointwise_grad_infer,                                                   \
-        .kernels = op##_grad_kernels,                                                    \
+        SONDE__OPERANDS(function, 2, 2, 1),                                              \
+        .infer = sonde__op_infer_slope,                                                  \
+        SONDE__REFERENCE(op##_grad_run, .parts = pointwise_parts),                       \
+        .own = (own_grad),                                                               \
     };                                                                                   \
     const sonde__op_layer sonde__layer_##op = {.name = #op,                              \
                                                .kind = &sonde__op_##op,                  \
@@ -184,10 +113,11 @@ static const sonde__op_kernel *const *list_kernels(const char *title,
                                                .fields = {__VA_ARGS__}};
 
 /* A number under a key, with its default; and one that is not negative, or positive. */
-#define FIRST(key, fallback) SONDE__FIELD_ANY(key, number[0], fallback)
-#define SECOND(key, fallback) SONDE__FIELD_ANY(key, number[1], fallback)
+#define FIRST(key, fallback) SONDE__FIELD_ANY(key, function.number[0], fallback)
+#define SECOND(key, fallback) SONDE__FIELD_ANY(key, function.number[1], fallback)
 #define FIRST_UP(key, fallback)                                                          \
-    SONDE__FIELD(key, SONDE__FIELD_NUMBER, number[0], fallback, 0, (double)INFINITY)
+    SONDE__FIELD(key, SONDE__FIELD_NUMBER, function.number[0], fallback, 0,              \
+                 (double)INFINITY)
 
 /* --- parts of rows ---------------------------------------------------------------------- */
 
@@ -241,9 +171,9 @@ static double mish_slope_of(double x)
 
 /* --- activations ------------------------------------------------------------------------ */
 
-SONDE__POINTWISE(gelu, "Gelu", "x Φ(x), or its approximation by tanh",
+SONDE__POINTWISE_WITH(gelu, gelu_rows, gelu_grad_rows, "Gelu", "x Φ(x), or its approximation by tanh",
     gelu(x, WORD == 1), gelu_slope_of(x, WORD == 1),
-    SONDE__FIELD_CHOICE("approximate", choice, "none", "tanh"))
+    SONDE__FIELD_CHOICE("approximate", function.variant, "none", "tanh"))
 SONDE__POINTWISE(silu, "Silu", "x / (1 + exp(-x))",
     x * logistic(x), logistic(x) * (1.0 + x * (1.0 - logistic(x))), {0})
 SONDE__POINTWISE(mish, "Mish", "x tanh(softplus(x))",

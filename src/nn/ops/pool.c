@@ -9,8 +9,7 @@
  * elements. The gradient gives each input the sum of the output gradients of the windows
  * it won.
  *
- * attrs: kernel, stride (0: as kernel), padding (at most half of the window's span), dilation. The
- * gradient has those of the forward op, and the shape of x in dims.
+ * attrs: window.
  */
 #include "nn/ops/common.h"
 #include "base/fail.h"
@@ -19,8 +18,6 @@
 #include "nn/ops/layer_row.h"
 
 #include <math.h>
-
-extern const sonde__op_layer sonde__layer_max_pool2d;
 
 enum { LARGEST_WINDOW = 256 };
 
@@ -32,17 +29,20 @@ static sonde_err output_shape(const sonde__op_shape *x, const sonde__op_attrs *a
     for (int d = 0; d < 2; d++) {
         SONDE__TRY(
             sonde__op_window_count(attrs, d, x->dim[2 + d], &made.dim[2 + d], diag));
-        if (attrs->padding[d] * 2 > attrs->dilation[d] * (attrs->kernel[d] - 1) + 1) {
+        if (attrs->window.padding[d] * 2 >
+            attrs->window.dilation[d] * (attrs->window.kernel[d] - 1) + 1) {
             return sonde__fail(
                 diag, SONDE_EINVAL, NULL, "at most half of the window",
-                "padding %lld around a window of %lld", (long long)attrs->padding[d],
-                (long long)(attrs->dilation[d] * (attrs->kernel[d] - 1) + 1));
+                "padding %lld around a window of %lld",
+                (long long)attrs->window.padding[d],
+                (long long)(attrs->window.dilation[d] * (attrs->window.kernel[d] - 1) +
+                            1));
         }
     }
-    if (attrs->kernel[0] * attrs->kernel[1] > LARGEST_WINDOW) {
+    if (attrs->window.kernel[0] * attrs->window.kernel[1] > LARGEST_WINDOW) {
         return sonde__fail(diag, SONDE_EUNSUPPORTED, NULL, "at most 256 elements",
-                           "a window of %lld x %lld", (long long)attrs->kernel[0],
-                           (long long)attrs->kernel[1]);
+                           "a window of %lld x %lld", (long long)attrs->window.kernel[0],
+                           (long long)attrs->window.kernel[1]);
     }
     SONDE__TRY(sonde__op_expect_size(&made, "output", diag));
     *y = made;
@@ -57,7 +57,8 @@ static sonde_err max_pool2d_infer(sonde__op_call *call, sonde__op_attrs *attrs,
     SONDE__TRY(
         sonde__op_expect_rank(&call->in[0].shape, 4, "input", "(N, C, H, W)", diag));
     for (int d = 0; d < 2; d++) {
-        attrs->stride[d] = attrs->stride[d] == 0 ? attrs->kernel[d] : attrs->stride[d];
+        attrs->window.stride[d] = attrs->window.stride[d] == 0 ? attrs->window.kernel[d]
+                                                               : attrs->window.stride[d];
     }
     SONDE__TRY(output_shape(&call->in[0].shape, attrs, &y, diag));
     call->out[0].shape = y;
@@ -77,10 +78,12 @@ static void pool_window(const sonde__op_call *call, int64_t n, int64_t c, int64_
 
     *max = -(double)INFINITY;
     *winner = 0;
-    for (int64_t k = 0; k < a->kernel[0]; k++) {
-        for (int64_t l = 0; l < a->kernel[1]; l++) {
-            const int64_t row = i * a->stride[0] - a->padding[0] + k * a->dilation[0];
-            const int64_t col = j * a->stride[1] - a->padding[1] + l * a->dilation[1];
+    for (int64_t k = 0; k < a->window.kernel[0]; k++) {
+        for (int64_t l = 0; l < a->window.kernel[1]; l++) {
+            const int64_t row = i * a->window.stride[0] - a->window.padding[0] +
+                                k * a->window.dilation[0];
+            const int64_t col = j * a->window.stride[1] - a->window.padding[1] +
+                                l * a->window.dilation[1];
             double value = 0.0;
 
             if (row < 0 || row >= x->shape.dim[2] || col < 0 || col >= x->shape.dim[3]) {
@@ -89,7 +92,7 @@ static void pool_window(const sonde__op_call *call, int64_t n, int64_t c, int64_
             value = sonde__op_load(x, sonde__op_at4(&x->shape, n, c, row, col));
             if (!seen || value > *max || isnan(value)) {
                 *max = value;
-                *winner = k * a->kernel[1] + l;
+                *winner = k * a->window.kernel[1] + l;
                 seen = true;
             }
         }
@@ -121,28 +124,16 @@ static void max_pool2d_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(max_pool2d, sonde__kernel_max_pool2d_fast)
-SONDE__HALF_KERNELS(max_pool2d)
-
-static void max_pool2d_gradient(const sonde__op_gradient_context *context)
-{
-    const sonde__op_value in[] = {context->grad_out[0], context->out[1]};
-
-    if (context->grad_out[0] != 0) {
-        context->grad_in[0] = sonde__op_emit_shaped(context, &sonde__op_max_pool2d_grad,
-                                                    context->in[0], in, 2);
-    }
-}
-
 const sonde__op_kind sonde__op_max_pool2d = {
     .name = "MaxPool2d",
-    SONDE__OPERANDS(1, 1, 2),
+    SONDE__OPERANDS(window, 1, 1, 2),
     .out_names = {NULL, "Index"},
     .infer = max_pool2d_infer,
-    .gradient = max_pool2d_gradient,
-    .kernels = max_pool2d_kernels,
+    .backward = {&sonde__op_max_pool2d_grad, "dB", 0, true},
+    SONDE__REFERENCE(max_pool2d_run),
+    .fast = sonde__kernel_max_pool2d_fast,
     .halves = SONDE__HALVES_KEPT,
-    .half_kernels = max_pool2d_half_kernels,
+    .half_kernels = sonde__kernel_max_pool2d_half,
 };
 
 /* --- gradient ----------------------------------------------------------------------- */
@@ -172,16 +163,16 @@ static double won_at(const sonde__op_call *call, int64_t n, int64_t c, int64_t r
     const sonde__op_attrs *a = call->attrs;
     double sum = 0.0;
 
-    for (int64_t k = 0; k < a->kernel[0]; k++) {
+    for (int64_t k = 0; k < a->window.kernel[0]; k++) {
         const int64_t i = sonde__op_window_at(a, 0, row, k, dy->shape.dim[2]);
 
-        for (int64_t l = 0; i >= 0 && l < a->kernel[1]; l++) {
+        for (int64_t l = 0; i >= 0 && l < a->window.kernel[1]; l++) {
             const int64_t j = sonde__op_window_at(a, 1, col, l, dy->shape.dim[3]);
 
             if (j >= 0) {
                 const int64_t element = sonde__op_at4(&dy->shape, n, c, i, j);
 
-                sum += index[element] == k * a->kernel[1] + l
+                sum += index[element] == k * a->window.kernel[1] + l
                            ? sonde__op_load(dy, element)
                            : 0.0;
             }
@@ -196,31 +187,30 @@ static void max_pool2d_grad_run(const sonde__op_call *call, int part, int parts)
     sonde__op_store_all(call, won_at);
 }
 
-SONDE__KERNELS(max_pool2d_grad, sonde__kernel_max_pool2d_grad_fast)
-SONDE__HALF_KERNELS(max_pool2d_grad)
-
 const sonde__op_kind sonde__op_max_pool2d_grad = {
     .name = "MaxPool2dGrad",
-    SONDE__OPERANDS(2, 2, 1),
+    SONDE__OPERANDS(window, 2, 2, 1),
     .infer = max_pool2d_grad_infer,
-    .kernels = max_pool2d_grad_kernels,
+    SONDE__REFERENCE(max_pool2d_grad_run),
+    .fast = sonde__kernel_max_pool2d_grad_fast,
     .halves = SONDE__HALVES_TAKEN,
-    .half_kernels = max_pool2d_grad_half_kernels,
+    .half_kernels = sonde__kernel_max_pool2d_grad_half,
 };
 
 const sonde__op_layer sonde__layer_max_pool2d = {
     .name = "max_pool2d",
     .kind = &sonde__op_max_pool2d,
     .inputs = 1,
-    .fields = {SONDE__FIELD("kernel_size", SONDE__FIELD_PAIR, kernel, (double)NAN, 1,
-                            1 << 20),
+    .fields = {SONDE__FIELD("kernel_size", SONDE__FIELD_PAIR, window.kernel, (double)NAN,
+                            1, 1 << 20),
                {.key = "stride",
                 .kind = SONDE__FIELD_PAIR,
-                .offset = offsetof(sonde__op_attrs, stride),
+                .offset = offsetof(sonde__op_attrs, window.stride),
                 .least = 1,
                 .most = 1 << 20,
                 .fallback_text = "kernel_size"},
-               SONDE__FIELD("padding", SONDE__FIELD_PAIR, padding, 0, 0, 1 << 20),
-               SONDE__FIELD("dilation", SONDE__FIELD_PAIR, dilation, 1, 1, 1 << 20)},
+               SONDE__FIELD("padding", SONDE__FIELD_PAIR, window.padding, 0, 0, 1 << 20),
+               SONDE__FIELD("dilation", SONDE__FIELD_PAIR, window.dilation, 1, 1,
+                            1 << 20)},
     .help = "the largest element of each window",
 };

@@ -1,5 +1,7 @@
 /*
- * recurrent.c - RNN (Elman 1990), LSTM (Hochreiter and Schmidhuber 1997) and GRU (Cho et
+ * recurrent.c - recurrent networks and their layers.
+ *
+ * RNN (Elman 1990), LSTM (Hochreiter and Schmidhuber 1997) and GRU (Cho et
  * al. 2014) over whole sequences, and their gradients; as torch.nn.RNN, LSTM and GRU with
  * batch_first, from a state of zeros.
  *
@@ -17,18 +19,26 @@
  * Parts take samples; the sums over samples and steps of the weight gradients are one
  * product of matrices, divided by its rows.
  *
- * With half, x, h and the weights are rounded where they are multiplied, and h is of that
+ * with half, x, h and the weights are rounded where they are multiplied, and h is of that
  * dtype; gates and cells are float32.
  *
- * attrs: choice the cell, affine true if reversed, groups H; half, wide.
+ * The layers rnn, lstm and gru: several layers, both directions; with
+ * the parameters, names and initial values of torch.nn.RNN, LSTM and GRU (batch_first).
+ *
+ * attrs: recurrent.
  */
 #include "base/macros.h"
 #include "nn/kernels/half_gemm.h"
 #include "nn/kernels/rows.h"
 #include "nn/ops/recurrent.h"
+#include "base/fail.h"
+#include "nn/ops/common.h"
+#include "nn/ops/layer_row.h"
 
 #include <math.h>
 #include <string.h>
+
+/* === recurrent ====================================================================== */
 
 /* --- shapes --------------------------------------------------------------------------- */
 
@@ -101,23 +111,23 @@ static void run_unit(const sonde__op_call *call, const sonde__op_recurrent_sizes
                            bias_of(call, 3, g * u + j));
         r[g] = row_product(call, 2, g * u + j, h, before, u, bias_of(call, 4, g * u + j));
     }
-    if (call->attrs->choice == SONDE__LSTM) {
+    if (call->attrs->recurrent.cell == SONDE__LSTM) {
         for (int g = 0; g < 4; g++) {
             y[g] = g == 2 ? tanh(a[g] + r[g]) : logistic(a[g] + r[g]);
         }
         cell = y[1] * (before >= 0 ? sonde__op_load(cells, before * u + j) : 0.0) +
                y[0] * y[2];
         out = y[3] * tanh(cell);
-    } else if (call->attrs->choice == SONDE__GRU) {
+    } else if (call->attrs->recurrent.cell == SONDE__GRU) {
         y[0] = logistic(a[0] + r[0]);
         y[1] = logistic(a[1] + r[1]);
         y[2] = tanh(a[2] + y[0] * r[2]);
         y[3] = r[2];
         out = (1.0 - y[1]) * y[2] + y[1] * last;
     } else {
-        y[0] = call->attrs->choice == SONDE__RNN_TANH ? tanh(a[0] + r[0])
-               : a[0] + r[0] < 0.0                    ? 0.0
-                                                      : a[0] + r[0];
+        y[0] = call->attrs->recurrent.cell == SONDE__RNN_TANH ? tanh(a[0] + r[0])
+               : a[0] + r[0] < 0.0                            ? 0.0
+                                                              : a[0] + r[0];
         out = y[0];
     }
     for (int64_t g = 0; g < n->width / u; g++) {
@@ -154,7 +164,7 @@ static void recurrent_run(const sonde__op_call *call, int part, int parts)
 static int64_t first_gates(const sonde__op_recurrent_sizes *n,
                            const sonde__op_attrs *attrs)
 {
-    return attrs->choice == SONDE__GRU ? 2 * n->units : n->gates;
+    return attrs->recurrent.cell == SONDE__GRU ? 2 * n->units : n->gates;
 }
 
 /* Of the products of a part. */
@@ -249,7 +259,8 @@ static void fill_gates(const pass *p, int64_t first, int64_t rows, int64_t apart
         .packed = p->inputs};
     const float *b_ih = sonde__op_has_in(p->call, 3) ? p->call->in[3].data : NULL;
     const float *b_hh = sonde__op_has_in(p->call, 4) ? p->call->in[4].data : NULL;
-    const int64_t both = p->call->attrs->choice == SONDE__GRU ? 2 * n->units : n->gates;
+    const int64_t both =
+        p->call->attrs->recurrent.cell == SONDE__GRU ? 2 * n->units : n->gates;
 
     sonde__kernel_half_gemm_run(&product, p->scratch);
     for (int64_t row = 0; row < rows && b_ih != NULL && b_hh != NULL; row++) {
@@ -266,7 +277,7 @@ static void add_state(const pass *p, int64_t at, int64_t before)
 {
     const sonde__op_recurrent_sizes *n = &p->n;
     const int64_t row = n->steps * n->width, start = p->first * row + at * n->width;
-    const bool apart = p->call->attrs->choice == SONDE__GRU;
+    const bool apart = p->call->attrs->recurrent.cell == SONDE__GRU;
     const float *b_hh = sonde__op_has_in(p->call, 4) ? p->call->in[4].data : NULL;
     float *const rest = p->gates + start + 3 * n->units;
     sonde__kernel_half_gemm product = {
@@ -322,7 +333,7 @@ static void finish_cell(const pass *p, int64_t at, int64_t before, const float *
     const int64_t units = p->n.units;
     float *gates = p->gates + at * p->n.width;
 
-    switch (p->call->attrs->choice) {
+    switch (p->call->attrs->recurrent.cell) {
     case SONDE__LSTM:
         f->lstm(gates, before < 0 ? NULL : p->cells + before * units,
                 p->cells + at * units, h, units);
@@ -352,7 +363,7 @@ static void finish_step(const pass *p, int64_t at, int64_t before)
     float *const h = sonde__op_recurrent_room(states, at * units, p->rooms);
     const float *last = NULL;
 
-    if (before >= 0 && p->call->attrs->choice == SONDE__GRU) {
+    if (before >= 0 && p->call->attrs->recurrent.cell == SONDE__GRU) {
         last =
             sonde__op_recurrent_floats(states, before * units, units, p->rooms + units);
     }
@@ -396,30 +407,10 @@ static void recurrent_products(const sonde__op_call *call, int part, int parts)
     }
 }
 
-static const sonde__op_kernel *const *recurrent_fast(void)
-{
-    static const sonde__op_kernel gemm = {.name = "gemm",
-                                          .accepts = sonde__op_recurrent_is_f32,
-                                          .scratch = recurrent_scratch,
-                                          .parts = sonde__op_recurrent_parts,
-                                          .run = recurrent_products};
-    static const sonde__op_kernel *const kernels[] = {&gemm, NULL};
-
-    return kernels;
-}
-
-SONDE__KERNELS_IN_PARTS_OF(recurrent, sonde__op_recurrent_parts, recurrent_fast)
-
-/* The same products, of 16 bits. */
-static const sonde__op_kernel *const sonde__kernel_recurrent_half[] = {
-    &(const sonde__op_kernel){.name = "half",
-                              .accepts = sonde__op_recurrent_is_f32,
-                              .scratch = recurrent_scratch,
-                              .parts = sonde__op_recurrent_parts,
-                              .run = recurrent_products},
-    NULL};
-
-SONDE__HALF_KERNELS(recurrent)
+/* The same products, of float32 and of 16 bits. */
+#define PRODUCTS(name)                                                                   \
+    SONDE__KERNEL(name, recurrent_products, .accepts = sonde__op_recurrent_is_f32,       \
+                  .scratch = recurrent_scratch, .parts = sonde__op_recurrent_parts)
 
 /* --- gradient ------------------------------------------------------------------------- */
 
@@ -428,7 +419,8 @@ static sonde__op_value as_rows(const sonde__op_gradient_context *context,
                                sonde__op_value x)
 {
     const sonde__op_attrs attrs = {
-        .rank = 2, .dims = {-1, sonde__op_value_shape(context->graph, x)->dim[2]}};
+        .shape = {.rank = 2,
+                  .dims = {-1, sonde__op_value_shape(context->graph, x)->dim[2]}}};
 
     return sonde__op_emit(context->graph, &sonde__op_reshape, &attrs, &x, 1);
 }
@@ -460,7 +452,7 @@ static void recurrent_gradient(const sonde__op_gradient_context *context)
         return;
     }
     da = as_rows(context, first); /* dr is another in a GRU alone */
-    dr = context->attrs->choice == SONDE__GRU ? as_rows(context, first + 1) : da;
+    dr = context->attrs->recurrent.cell == SONDE__GRU ? as_rows(context, first + 1) : da;
     if (context->wanted[0]) {
         const sonde__op_value dx = emit_pair(context, &sonde__op_linear_grad_input, da,
                                              context->in[1], context->in[0]);
@@ -486,11 +478,147 @@ static void recurrent_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_recurrent = {
     .name = "Recurrent",
-    SONDE__OPERANDS(3, 5, 3),
+    SONDE__OPERANDS(recurrent, 3, 5, 3),
     .out_names = {NULL, "Gates", "Cells"},
     .infer = recurrent_infer,
     .gradient = recurrent_gradient,
-    .kernels = recurrent_kernels,
+    SONDE__REFERENCE(recurrent_run, .parts = sonde__op_recurrent_parts),
+    .own = PRODUCTS("gemm"),
     .halves = SONDE__HALVES_MADE,
-    .half_kernels = recurrent_half_kernels,
+    .half_kernels = PRODUCTS("half"),
+};
+
+/* === recurrent layers =============================================================== */
+
+enum { LSTM = 2, GRU = 3, MOST_LAYERS = 4 };
+
+#define NAMES(end)                                                                       \
+    {                                                                                    \
+        "weight_ih_l" end, "weight_hh_l" end, "bias_ih_l" end, "bias_hh_l" end           \
+    }
+static const char *const names[MOST_LAYERS][2][4] = {
+    {NAMES("0"), NAMES("0_reverse")},
+    {NAMES("1"), NAMES("1_reverse")},
+    {NAMES("2"), NAMES("2_reverse")},
+    {NAMES("3"), NAMES("3_reverse")},
+};
+
+static int directions(const sonde__op_attrs *attrs)
+{
+    return attrs->recurrent.bidirectional ? 2 : 1;
+}
+
+static int recurrent_params(const sonde__op_shape *x, const sonde__op_attrs *attrs,
+                            sonde__op_param params[SONDE__MAX_PARAMS])
+{
+    const int64_t gates = attrs->recurrent.cell == LSTM  ? 4
+                          : attrs->recurrent.cell == GRU ? 3
+                                                         : 1;
+    const int64_t rows = gates * attrs->recurrent.units;
+    const float bound = (float)(1.0 / sqrt((double)attrs->recurrent.units));
+    int count = 0;
+
+    if (x->rank != 3) {
+        return 0;
+    }
+    for (int64_t layer = 0; layer < attrs->recurrent.layers; layer++) {
+        const int64_t width =
+            layer == 0 ? x->dim[2] : directions(attrs) * attrs->recurrent.units;
+
+        for (int way = 0; way < directions(attrs); way++) {
+            for (int i = 0; i < (attrs->recurrent.bias ? 4 : 2); i++) {
+                params[count++] =
+                    (sonde__op_param){.suffix = names[layer][way][i],
+                                      .role = i < 2 ? SONDE_ROLE_WEIGHT : SONDE_ROLE_BIAS,
+                                      .rank = i < 2 ? 2 : 1,
+                                      .dim = {rows, i == 0   ? width
+                                                    : i == 1 ? attrs->recurrent.units
+                                                             : 0},
+                                      .bound = bound};
+            }
+        }
+    }
+    return count;
+}
+
+static sonde__op_value build_recurrent(const sonde__op_builder *builder,
+                                       sonde__op_attrs *attrs, const sonde__op_value *in)
+{
+    const int tensors = attrs->recurrent.bias ? 4 : 2;
+    const sonde__op_value *next = in + 1;
+    const sonde__op_attrs side_by_side = {.along = {.axis = 2}};
+    sonde__op_value x = in[0];
+
+    if (sonde__op_expect_rank(sonde__op_value_shape(builder->graph, x), 3, "input",
+                              "(N, T, I)", builder->diag) != SONDE_OK) {
+        return 0;
+    }
+    for (int64_t layer = 0; layer < attrs->recurrent.layers && x != 0; layer++) {
+        sonde__op_value ways[2] = {0, 0};
+
+        for (int way = 0; way < directions(attrs); way++) {
+            const sonde__op_attrs cell = {.recurrent = {.units = attrs->recurrent.units,
+                                                        .cell = attrs->recurrent.cell,
+                                                        .reversed = way == 1}};
+            sonde__op_value operands[5] = {x};
+
+            for (int i = 0; i < tensors; i++) {
+                operands[1 + i] = *next++;
+            }
+            ways[way] = builder->emit(builder, &sonde__op_recurrent, &cell, operands,
+                                      1 + tensors);
+            if (ways[way] == 0) {
+                return 0;
+            }
+        }
+        x = directions(attrs) == 1
+                ? ways[0]
+                : builder->emit(builder, &sonde__op_cat, &side_by_side, ways, 2);
+    }
+    return x;
+}
+
+static const sonde__op_attrs of_lstm = {.recurrent = {.cell = LSTM}},
+                             of_gru = {.recurrent = {.cell = GRU}};
+
+#define UNITS                                                                            \
+    SONDE__FIELD("hidden_size", SONDE__FIELD_WHOLE, recurrent.units, (double)NAN, 1, 1e6)
+#define LAYERS                                                                           \
+    SONDE__FIELD("num_layers", SONDE__FIELD_WHOLE, recurrent.layers, 1.0, 1, MOST_LAYERS)
+#define BIAS SONDE__FIELD("bias", SONDE__FIELD_FLAG, recurrent.bias, 1.0, 0, 1)
+#define BOTH                                                                             \
+    SONDE__FIELD("bidirectional", SONDE__FIELD_FLAG, recurrent.bidirectional, 0.0, 0, 1)
+
+const sonde__op_layer sonde__layer_rnn = {
+    .name = "rnn",
+    .kind = &sonde__op_recurrent,
+    .inputs = 1,
+    .fields = {UNITS, LAYERS,
+               SONDE__FIELD_CHOICE("nonlinearity", recurrent.cell, "tanh", "relu"), BIAS,
+               BOTH},
+    .help = "the states (N, T, H) of a recurrent network over (N, T, I)",
+    .params = recurrent_params,
+    .build = build_recurrent,
+};
+
+const sonde__op_layer sonde__layer_lstm = {
+    .name = "lstm",
+    .kind = &sonde__op_recurrent,
+    .inputs = 1,
+    .preset = &of_lstm,
+    .fields = {UNITS, LAYERS, BIAS, BOTH},
+    .help = "the states (N, T, H) of an LSTM over (N, T, I)",
+    .params = recurrent_params,
+    .build = build_recurrent,
+};
+
+const sonde__op_layer sonde__layer_gru = {
+    .name = "gru",
+    .kind = &sonde__op_recurrent,
+    .inputs = 1,
+    .preset = &of_gru,
+    .fields = {UNITS, LAYERS, BIAS, BOTH},
+    .help = "the states (N, T, H) of a GRU over (N, T, I)",
+    .params = recurrent_params,
+    .build = build_recurrent,
 };

@@ -9,8 +9,6 @@
 #include "nn/kernels/half_gemm.h"
 #include "nn/ops/common.h"
 
-extern const sonde__op_kind sonde__op_recurrent, sonde__op_recurrent_grad;
-
 enum { SONDE__RNN_TANH = 0, SONDE__RNN_RELU = 1, SONDE__LSTM = 2, SONDE__GRU = 3 };
 
 typedef struct sonde__op_recurrent_sizes {
@@ -21,13 +19,15 @@ typedef struct sonde__op_recurrent_sizes {
 
 static inline int64_t sonde__op_recurrent_gates(const sonde__op_attrs *attrs)
 {
-    return attrs->choice == SONDE__LSTM ? 4 : attrs->choice == SONDE__GRU ? 3 : 1;
+    return attrs->recurrent.cell == SONDE__LSTM  ? 4
+           : attrs->recurrent.cell == SONDE__GRU ? 3
+                                                 : 1;
 }
 
 static inline sonde__op_recurrent_sizes
 sonde__op_recurrent_sizes_of(const sonde__op_shape *x, const sonde__op_attrs *attrs)
 {
-    const int64_t units = attrs->groups;
+    const int64_t units = attrs->recurrent.units;
 
     return (sonde__op_recurrent_sizes){
         .samples = x->dim[0],
@@ -36,17 +36,18 @@ sonde__op_recurrent_sizes_of(const sonde__op_shape *x, const sonde__op_attrs *at
         .units = units,
         .gates = sonde__op_recurrent_gates(attrs) * units,
         .width =
-            (attrs->choice == SONDE__GRU ? 4 : sonde__op_recurrent_gates(attrs)) * units};
+            (attrs->recurrent.cell == SONDE__GRU ? 4 : sonde__op_recurrent_gates(attrs)) *
+            units};
 }
 
 static inline sonde_err sonde__op_recurrent_expect_cell(const sonde__op_attrs *attrs,
                                                         sonde_diag *diag)
 {
-    if (attrs->choice < SONDE__RNN_TANH || attrs->choice > SONDE__GRU ||
-        attrs->groups < 1 || attrs->groups > SONDE__MAX_EXTENT) {
+    if (attrs->recurrent.cell < SONDE__RNN_TANH || attrs->recurrent.cell > SONDE__GRU ||
+        attrs->recurrent.units < 1 || attrs->recurrent.units > SONDE__MAX_EXTENT) {
         return sonde__fail(diag, SONDE_EINVAL, NULL, "a cell, and at least one unit",
-                           "cell %d of %lld units", attrs->choice,
-                           (long long)attrs->groups);
+                           "cell %d of %lld units", attrs->recurrent.cell,
+                           (long long)attrs->recurrent.units);
     }
     return SONDE_OK;
 }
@@ -65,8 +66,8 @@ static inline int sonde__op_recurrent_parts(const sonde__op_call *call, int max)
 {
     const sonde__op_shape *h = &call->out[0].shape;
     const double samples = (double)h->dim[0];
-    const double work =
-        (double)sonde__op_shape_count(h) * (double)call->attrs->groups / 100000.0;
+    const double work = (double)sonde__op_shape_count(h) *
+                        (double)call->attrs->recurrent.units / 100000.0;
     const double parts = work < samples ? work : samples;
 
     return parts < 1.0 ? 1 : parts > (double)max ? max : (int)parts;
@@ -76,7 +77,7 @@ static inline int sonde__op_recurrent_parts(const sonde__op_call *call, int max)
 static inline int64_t sonde__op_recurrent_step(const sonde__op_attrs *attrs,
                                                int64_t steps, int64_t i)
 {
-    return i < 0 ? -1 : attrs->affine ? steps - 1 - i : i;
+    return i < 0 ? -1 : attrs->recurrent.reversed ? steps - 1 - i : i;
 }
 
 /* Whether the products are of float32, or of attrs.half. */

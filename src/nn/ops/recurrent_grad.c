@@ -108,7 +108,7 @@ static state_grads state_grads_of(const sonde__op_call *call,
 {
     const bool given = call->out[1].data != NULL;
 
-    if (given || call->attrs->choice != SONDE__GRU) {
+    if (given || call->attrs->recurrent.cell != SONDE__GRU) {
         return (state_grads){call->out[given ? 1 : 0], n->steps * n->gates, n->gates};
     }
     return (state_grads){{.shape = call->out[1].shape, .data = room}, n->gates, 0};
@@ -116,7 +116,7 @@ static state_grads state_grads_of(const sonde__op_call *call,
 
 static size_t room_bytes(const sonde__op_call *call, const sonde__op_recurrent_sizes *n)
 {
-    return call->attrs->choice == SONDE__GRU
+    return call->attrs->recurrent.cell == SONDE__GRU
                ? sonde__op_recurrent_rounded((size_t)(n->samples * n->gates) *
                                              sizeof(double))
                : 0;
@@ -129,7 +129,7 @@ static void grad_unit(const sonde__op_call *call, const sonde__op_recurrent_size
 {
     const int64_t at = sample * n->steps + step, own = sample * n->units + j;
     const int64_t past = sample * n->steps + before, u = n->units;
-    const bool is_lstm = call->attrs->choice == SONDE__LSTM;
+    const bool is_lstm = call->attrs->recurrent.cell == SONDE__LSTM;
     unit now = {.cell = sonde__op_load(&call->in[3], at * u + j)};
     double da[4] = {0}, dr[4] = {0};
 
@@ -142,7 +142,7 @@ static void grad_unit(const sonde__op_call *call, const sonde__op_recurrent_size
     now.dh = sonde__op_load(&call->in[0], at * u + j) + carry->dh[own] +
              (is_lstm ? 0.0 : carry->direct[own]);
     now.dc = is_lstm ? carry->direct[own] : 0.0;
-    carry->direct[own] = unit_grad(call->attrs->choice, &now, da, dr);
+    carry->direct[own] = unit_grad(call->attrs->recurrent.cell, &now, da, dr);
     for (int64_t g = 0; g < n->gates / u; g++) {
         sonde__op_store(&call->out[0], at * n->gates + g * u + j, da[g]);
         sonde__op_store(&states->operand,
@@ -294,7 +294,7 @@ static void grad_sample(const sonde__op_call *call, const sonde__op_recurrent_si
 {
     const int64_t at = sample * n->steps + step, past = sample * n->steps + before;
     const int64_t u = n->units;
-    const bool is_lstm = call->attrs->choice == SONDE__LSTM;
+    const bool is_lstm = call->attrs->recurrent.cell == SONDE__LSTM;
     const sonde__operand *const source = &call->in[is_lstm ? 3 : 1];
     const sonde__operand *const states = &m->states.operand;
     const int64_t place = sample * m->states.row + step * m->states.step;
@@ -318,10 +318,10 @@ static void grad_sample(const sonde__op_call *call, const sonde__op_recurrent_si
                                                                    s.dy, s.dh, s.direct,
                                                                    s.da, s.dr},
                                         n->units);
-    } else if (call->attrs->choice == SONDE__GRU) {
+    } else if (call->attrs->recurrent.cell == SONDE__GRU) {
         step_of_gru(&s);
     } else {
-        step_of_rnn(&s, call->attrs->choice == SONDE__RNN_RELU);
+        step_of_rnn(&s, call->attrs->recurrent.cell == SONDE__RNN_RELU);
     }
     sonde__op_recurrent_keep(&call->out[0], at * n->gates, n->gates, s.da);
     sonde__op_recurrent_keep(states, place, n->gates, s.dr);
@@ -371,39 +371,19 @@ static void recurrent_grad_products(const sonde__op_call *call, int part, int pa
     }
 }
 
-static const sonde__op_kernel *const *recurrent_grad_kernels(void)
-{
-    static const sonde__op_kernel gemm = {.name = "gemm",
-                                          .accepts = sonde__op_recurrent_is_f32,
-                                          .scratch = recurrent_grad_scratch,
-                                          .parts = sonde__op_recurrent_parts,
-                                          .run = recurrent_grad_products};
-    static const sonde__op_kernel reference = {.name = "reference",
-                                               .scratch = reference_scratch,
-                                               .parts = sonde__op_recurrent_parts,
-                                               .run = recurrent_grad_run};
-    static const sonde__op_kernel *const kernels[] = {&gemm, &reference, NULL};
-
-    return kernels;
-}
-
-static const sonde__op_kernel *const sonde__kernel_recurrent_grad_half[] = {
-    &(const sonde__op_kernel){.name = "half",
-                              .accepts = sonde__op_recurrent_is_f32,
-                              .scratch = recurrent_grad_scratch,
-                              .parts = sonde__op_recurrent_parts,
-                              .run = recurrent_grad_products},
-    NULL};
-
-SONDE__HALF_KERNELS(recurrent_grad)
+#define PRODUCTS(name)                                                                   \
+    SONDE__KERNEL(name, recurrent_grad_products, .accepts = sonde__op_recurrent_is_f32,  \
+                  .scratch = recurrent_grad_scratch, .parts = sonde__op_recurrent_parts)
 
 const sonde__op_kind sonde__op_recurrent_grad = {
     .name = "RecurrentGrad",
-    SONDE__OPERANDS(5, 5, 3),
+    SONDE__OPERANDS(recurrent, 5, 5, 3),
     .out_names = {NULL, "GradState", "Previous"},
     .infer = recurrent_grad_infer,
-    .kernels = recurrent_grad_kernels,
+    SONDE__REFERENCE(recurrent_grad_run, .scratch = reference_scratch,
+                     .parts = sonde__op_recurrent_parts),
+    .own = PRODUCTS("gemm"),
     .halves = SONDE__HALVES_MADE,
-    .half_kernels = recurrent_grad_half_kernels,
+    .half_kernels = PRODUCTS("half"),
     .optional_out = 1u << 1,
 };

@@ -1,8 +1,8 @@
 /*
  * reduce.c - sum or mean over any axes, and the sum over all but the channels.
  *
- *   reduce       y = sum of x over the axes of attrs.axes, divided by their extent if
- *                attrs.mean; attrs.keep_dims leaves dims of 1 (torch.sum, torch.mean). No
+ *   reduce       y = sum of x over the axes of attrs.reduce.axes, divided by their extent if
+ *                attrs.reduce.mean; attrs.reduce.keep_dims leaves dims of 1 (torch.sum, torch.mean). No
  *                axis named means all of them. Layers list axes in attrs.dims.
  *   channel_sum  dy (N, C, ...) summed to (C): the gradient of a bias.
  *
@@ -14,13 +14,11 @@
 #include "nn/kernels/half_ops.h"
 #include "nn/ops/layer_row.h"
 
-extern const sonde__op_layer sonde__layer_sum, sonde__layer_mean;
-
 /* --- reduce ------------------------------------------------------------------------- */
 
 static bool is_reduced(const sonde__op_attrs *attrs, int dim)
 {
-    return (attrs->axes >> dim & 1u) != 0;
+    return (attrs->reduce.axes >> dim & 1u) != 0;
 }
 
 static sonde_err reduce_infer(sonde__op_call *call, sonde__op_attrs *attrs,
@@ -32,15 +30,16 @@ static sonde_err reduce_infer(sonde__op_call *call, sonde__op_attrs *attrs,
 
     SONDE__TRY(sonde__op_expect_float(x, "input", diag));
     SONDE__TRY(sonde__op_take_axes(attrs, x->rank, diag));
-    if ((attrs->axes & ~all) != 0) {
+    if ((attrs->reduce.axes & ~all) != 0) {
         return sonde__fail(diag, SONDE_EINVAL, NULL, NULL,
-                           "axes 0x%x of a tensor of rank %d", attrs->axes, x->rank);
+                           "axes 0x%x of a tensor of rank %d", attrs->reduce.axes,
+                           x->rank);
     }
-    attrs->axes = attrs->axes == 0 ? all : attrs->axes;
+    attrs->reduce.axes = attrs->reduce.axes == 0 ? all : attrs->reduce.axes;
     for (int i = 0; i < x->rank; i++) {
         if (!is_reduced(attrs, i)) {
             y.dim[y.rank++] = x->dim[i];
-        } else if (attrs->keep_dims) {
+        } else if (attrs->reduce.keep_dims) {
             y.dim[y.rank++] = 1;
         }
     }
@@ -81,29 +80,28 @@ static void reduce_run(const sonde__op_call *call, int part, int parts)
             sum += sonde__op_load(
                 x, base + sonde__op_reduced_at(&x->shape, call->attrs, true, k));
         }
-        sonde__op_store(&call->out[0], i, call->attrs->mean ? sum / (double)terms : sum);
+        sonde__op_store(&call->out[0], i,
+                        call->attrs->reduce.mean ? sum / (double)terms : sum);
     }
 }
-
-SONDE__KERNELS(reduce, NULL)
 
 static void reduce_gradient(const sonde__op_gradient_context *context)
 {
     const sonde__op_shape x = *sonde__op_value_shape(context->graph, context->in[0]);
-    sonde__op_attrs kept = {.rank = x.rank};
+    sonde__op_attrs kept = {.shape = {.rank = x.rank}};
     sonde__op_attrs share = {0};
     int64_t terms = 1;
     sonde__op_value dy = context->grad_out[0];
 
     for (int i = 0; i < x.rank; i++) {
-        kept.dims[i] = is_reduced(context->attrs, i) ? 1 : x.dim[i];
+        kept.shape.dims[i] = is_reduced(context->attrs, i) ? 1 : x.dim[i];
         terms *= is_reduced(context->attrs, i) ? x.dim[i] : 1;
     }
-    if (context->attrs->mean) {
-        share.scale = (float)(1.0 / (double)terms);
+    if (context->attrs->reduce.mean) {
+        share.fill.value = (float)(1.0 / (double)terms);
         dy = sonde__op_emit(context->graph, &sonde__op_scale, &share, &dy, 1);
     }
-    if (!context->attrs->keep_dims) {
+    if (!context->attrs->reduce.keep_dims) {
         dy = sonde__op_emit(context->graph, &sonde__op_reshape, &kept, &dy, 1);
     }
     context->grad_in[0] =
@@ -112,14 +110,14 @@ static void reduce_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_reduce = {
     .name = "Reduce",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(reduce, 1, 1, 1),
     .infer = reduce_infer,
     .gradient = reduce_gradient,
-    .kernels = reduce_kernels,
+    SONDE__REFERENCE(reduce_run),
     .halves = SONDE__HALVES_TAKEN,
 };
 
-static const sonde__op_attrs of_mean = {.mean = true};
+static const sonde__op_attrs of_mean = {.reduce = {.mean = true}};
 
 const sonde__op_layer sonde__layer_sum = {
     .name = "sum",
@@ -174,14 +172,12 @@ static void channel_sum_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(channel_sum, sonde__kernel_channel_sum_fast)
-SONDE__HALF_KERNELS(channel_sum)
-
 const sonde__op_kind sonde__op_channel_sum = {
     .name = "ChannelSum",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(none, 1, 1, 1),
     .infer = channel_sum_infer,
-    .kernels = channel_sum_kernels,
+    SONDE__REFERENCE(channel_sum_run),
+    .fast = sonde__kernel_channel_sum_fast,
     .halves = SONDE__HALVES_TAKEN,
-    .half_kernels = channel_sum_half_kernels,
+    .half_kernels = sonde__kernel_channel_sum_half,
 };

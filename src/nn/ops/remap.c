@@ -15,12 +15,7 @@
  * The reference looks a place's taps up each time it needs them. The kernel for float32
  * makes a table of them once a call, and copies runs of places that follow one another.
  *
- * attrs: axis; choice the map, and of it
- *   padding  (before, after) of pads; (shift) of a roll
- *   kernel   (extent of y) of interpolation; (count) of repeats and windows
- *   stride, padding, dilation [0] of windows
- *   number   (value) of a constant pad; (scale_factor, or 0) of interpolation
- *   dims     of the gradient, the shape of x.
+ * attrs: remap.
  */
 #include "nn/ops/remap.h"
 #include "base/fail.h"
@@ -76,20 +71,20 @@ static int64_t padded(int map, int64_t place, int64_t extent)
 /* How far apart in x neighbours of y are. */
 static double spacing(const sonde__op_attrs *attrs, int64_t extent, bool corners)
 {
-    const int64_t wanted = attrs->kernel[0];
+    const int64_t wanted = attrs->remap.count;
 
     if (corners) {
         return wanted > 1 ? (double)(extent - 1) / (double)(wanted - 1) : 0.0;
     }
-    return attrs->number[0] > 0.0F ? 1.0 / sonde__op_decimal(attrs->number[0])
-                                   : (double)extent / (double)wanted;
+    return attrs->remap.number > 0.0F ? 1.0 / sonde__op_decimal(attrs->remap.number)
+                                      : (double)extent / (double)wanted;
 }
 
 /* PyTorch computes it in float32, whose rounding decides at whole numbers. */
 static int64_t nearest(const sonde__op_attrs *attrs, int64_t extent, int64_t i)
 {
     const float step = (float)spacing(attrs, extent, false);
-    const bool exact = attrs->choice == SONDE__REMAP_NEAREST_EXACT;
+    const bool exact = attrs->remap.map == SONDE__REMAP_NEAREST_EXACT;
     const float at = exact ? ((float)i + 0.5F) * step : (float)i * step;
     const int64_t place = (int64_t)floorf(at);
 
@@ -112,7 +107,7 @@ static int64_t within(int64_t place, int64_t extent)
 
 static taps between(const sonde__op_attrs *attrs, int64_t extent, int64_t i)
 {
-    const int map = attrs->choice;
+    const int map = attrs->remap.map;
     const bool corners =
         map == SONDE__REMAP_LINEAR_CORNERS || map == SONDE__REMAP_CUBIC_CORNERS;
     const bool linear = map == SONDE__REMAP_LINEAR || map == SONDE__REMAP_LINEAR_CORNERS;
@@ -139,10 +134,10 @@ static taps one_tap(int64_t place)
 /* The taps of place i of y in an axis of x with `extent` places. */
 static taps taps_of(const sonde__op_attrs *attrs, int64_t extent, int64_t i)
 {
-    const int64_t count = attrs->kernel[0];
+    const int64_t count = attrs->remap.count;
     int64_t place = 0;
 
-    switch (attrs->choice) {
+    switch (attrs->remap.map) {
     case SONDE__REMAP_NEAREST:
     case SONDE__REMAP_NEAREST_EXACT:
         return one_tap(nearest(attrs, extent, i));
@@ -154,17 +149,17 @@ static taps taps_of(const sonde__op_attrs *attrs, int64_t extent, int64_t i)
     case SONDE__REMAP_FLIP:
         return one_tap(extent - 1 - i);
     case SONDE__REMAP_ROLL:
-        return one_tap(remainder_of(i - attrs->padding[0], extent));
+        return one_tap(remainder_of(i - attrs->remap.before, extent));
     case SONDE__REMAP_REPEAT:
         return one_tap(i % extent);
     case SONDE__REMAP_REPEAT_EACH:
         return one_tap(i / count);
     case SONDE__REMAP_WINDOWS:
-        place = i / count * attrs->stride[0] - attrs->padding[0] +
-                i % count * attrs->dilation[0];
+        place = i / count * attrs->remap.stride - attrs->remap.before +
+                i % count * attrs->remap.dilation;
         return one_tap(place < extent ? place : -1);
     default:
-        return one_tap(padded(attrs->choice, i - attrs->padding[0], extent));
+        return one_tap(padded(attrs->remap.map, i - attrs->remap.before, extent));
     }
 }
 
@@ -180,17 +175,17 @@ int64_t sonde__op_remap_place(const sonde__op_attrs *attrs, int64_t extent, int6
 static sonde_err pad_extent(const sonde__op_attrs *attrs, int64_t extent, int64_t *wanted,
                             sonde_diag *diag)
 {
-    const int64_t before = attrs->padding[0], after = attrs->padding[1];
-    const int64_t most = attrs->choice == SONDE__REMAP_REFLECT    ? extent - 1
-                         : attrs->choice == SONDE__REMAP_CIRCULAR ? extent
-                                                                  : SONDE__MAX_EXTENT;
+    const int64_t before = attrs->remap.before, after = attrs->remap.after;
+    const int64_t most = attrs->remap.map == SONDE__REMAP_REFLECT    ? extent - 1
+                         : attrs->remap.map == SONDE__REMAP_CIRCULAR ? extent
+                                                                     : SONDE__MAX_EXTENT;
 
     if (before > most || after > most || before < -extent || after < -extent ||
-        (extent == 0 && attrs->choice != SONDE__REMAP_CONSTANT)) {
+        (extent == 0 && attrs->remap.map != SONDE__REMAP_CONSTANT)) {
         return sonde__fail(
             diag, SONDE_EINVAL, NULL, "a border within the dimension, or of a constant",
             "padding (%lld, %lld) of dimension %d, of %lld", (long long)before,
-            (long long)after, attrs->axis, (long long)extent);
+            (long long)after, attrs->remap.axis, (long long)extent);
     }
     *wanted = extent + before + after;
     return SONDE_OK;
@@ -199,14 +194,14 @@ static sonde_err pad_extent(const sonde__op_attrs *attrs, int64_t extent, int64_
 static sonde_err interpolated_extent(sonde__op_attrs *attrs, int64_t extent,
                                      int64_t *wanted, sonde_diag *diag)
 {
-    const double factor = sonde__op_decimal(attrs->number[0]);
+    const double factor = sonde__op_decimal(attrs->remap.number);
 
     if (factor > 0.0) {
-        attrs->kernel[0] = factor * (double)extent < 0x1p24
-                               ? (int64_t)floor(factor * (double)extent)
-                               : SONDE__MAX_EXTENT + 1;
+        attrs->remap.count = factor * (double)extent < 0x1p24
+                                 ? (int64_t)floor(factor * (double)extent)
+                                 : SONDE__MAX_EXTENT + 1;
     }
-    *wanted = attrs->kernel[0];
+    *wanted = attrs->remap.count;
     if (*wanted < 1 || *wanted > SONDE__MAX_EXTENT || extent < 1) {
         return sonde__fail(diag, SONDE_EINVAL, NULL, "1 to 2^24 elements",
                            "%lld elements made of %lld", (long long)*wanted,
@@ -232,32 +227,37 @@ static sonde_err expect_remap(const sonde__op_shape *x, sonde__op_attrs *attrs,
     int64_t extent = 0, wanted = 0;
 
     SONDE__TRY(sonde__op_expect_size(x, "input", diag));
-    SONDE__TRY(sonde__op_expect_axis(&attrs->axis, x->rank, diag));
-    if (!copies(attrs->choice)) {
+    SONDE__TRY(sonde__op_expect_axis(&attrs->remap.axis, x->rank, diag));
+    if (!copies(attrs->remap.map)) {
         SONDE__TRY(sonde__op_expect_float(x, "input", diag));
     }
-    if (attrs->number[0] != 0.0F && !interpolates(attrs->choice)) {
+    if (attrs->remap.number != 0.0F && !interpolates(attrs->remap.map)) {
         SONDE__TRY(sonde__op_expect_float(x, "input", diag));
     }
-    extent = wanted = x->dim[attrs->axis];
-    if (interpolates(attrs->choice)) {
+    extent = wanted = x->dim[attrs->remap.axis];
+    if (interpolates(attrs->remap.map)) {
         SONDE__TRY(interpolated_extent(attrs, extent, &wanted, diag));
-    } else if (attrs->choice == SONDE__REMAP_WINDOWS) {
-        SONDE__TRY(sonde__op_window_count(attrs, 0, extent, &wanted, diag));
-        SONDE__TRY(times(wanted, attrs->kernel[0], &wanted, diag));
-    } else if (attrs->choice == SONDE__REMAP_REPEAT ||
-               attrs->choice == SONDE__REMAP_REPEAT_EACH) {
-        SONDE__TRY(times(extent, attrs->kernel[0], &wanted, diag));
-    } else if (attrs->choice <= SONDE__REMAP_CIRCULAR) {
+    } else if (attrs->remap.map == SONDE__REMAP_WINDOWS) {
+        const sonde__op_attrs windows = {.window = {.kernel = {attrs->remap.count},
+                                                    .stride = {attrs->remap.stride},
+                                                    .padding = {attrs->remap.before},
+                                                    .dilation = {attrs->remap.dilation}}};
+
+        SONDE__TRY(sonde__op_window_count(&windows, 0, extent, &wanted, diag));
+        SONDE__TRY(times(wanted, attrs->remap.count, &wanted, diag));
+    } else if (attrs->remap.map == SONDE__REMAP_REPEAT ||
+               attrs->remap.map == SONDE__REMAP_REPEAT_EACH) {
+        SONDE__TRY(times(extent, attrs->remap.count, &wanted, diag));
+    } else if (attrs->remap.map <= SONDE__REMAP_CIRCULAR) {
         SONDE__TRY(pad_extent(attrs, extent, &wanted, diag));
     }
     if (wanted < 1) {
         return sonde__fail(diag, SONDE_ESHAPE, NULL, "at least one element",
-                           "dimension %d would have %lld", attrs->axis,
+                           "dimension %d would have %lld", attrs->remap.axis,
                            (long long)wanted);
     }
     *y = *x;
-    y->dim[attrs->axis] = wanted;
+    y->dim[attrs->remap.axis] = wanted;
     return sonde__op_expect_size(y, "output", diag);
 }
 
@@ -270,15 +270,7 @@ static sonde_err remap_infer(sonde__op_call *call, sonde__op_attrs *attrs,
 static sonde_err remap_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                   sonde_diag *diag)
 {
-    const sonde__op_shape *dy = &call->in[0].shape;
-    sonde__op_shape x, y;
-
-    SONDE__TRY(sonde__op_expect_float(dy, "output gradient", diag));
-    SONDE__TRY(sonde__op_expect_dims(attrs, -1, dy->dtype, "input", &x, diag));
-    SONDE__TRY(expect_remap(&x, attrs, &y, diag));
-    SONDE__TRY(sonde__op_expect_shape(dy, &y, "output gradient", diag));
-    call->out[0].shape = x;
-    return SONDE_OK;
+    return sonde__op_infer_shaped(call, attrs, remap_infer, diag);
 }
 
 /* --- reference ------------------------------------------------------------------------ */
@@ -309,7 +301,7 @@ static double tapped(const sonde__operand *x, const span *s, const taps *t, int6
 static void remap_run(const sonde__op_call *call, int part, int parts)
 {
     const sonde__operand *x = &call->in[0], *y = &call->out[0];
-    const span s = span_of(&x->shape, &y->shape, call->attrs->axis);
+    const span s = span_of(&x->shape, &y->shape, call->attrs->remap.axis);
     const size_t size = sonde_dtype_size(x->shape.dtype);
 
     (void)part, (void)parts;
@@ -327,10 +319,10 @@ static void remap_run(const sonde__op_call *call, int part, int parts)
                        (const char *)x->data +
                            (size_t)((outer * s.x + t.place[0]) * s.inner + k) * size,
                        size);
-            } else if (call->attrs->number[0] == 0.0F) {
+            } else if (call->attrs->remap.number == 0.0F) {
                 memset(target, 0, size);
             } else {
-                sonde__op_store(y, row * s.inner + k, (double)call->attrs->number[0]);
+                sonde__op_store(y, row * s.inner + k, (double)call->attrs->remap.number);
             }
         }
     }
@@ -339,7 +331,7 @@ static void remap_run(const sonde__op_call *call, int part, int parts)
 static void remap_grad_run(const sonde__op_call *call, int part, int parts)
 {
     const sonde__operand *dy = &call->in[0], *dx = &call->out[0];
-    const span s = span_of(&dx->shape, &dy->shape, call->attrs->axis);
+    const span s = span_of(&dx->shape, &dy->shape, call->attrs->remap.axis);
 
     (void)part, (void)parts;
     for (int64_t at = 0; at < s.outer * s.x * s.inner; at++) {
@@ -371,7 +363,7 @@ typedef struct entry {
 
 static int64_t extent_of_y(const sonde__op_call *call, const sonde__operand *y)
 {
-    return y->shape.dim[call->attrs->axis];
+    return y->shape.dim[call->attrs->remap.axis];
 }
 
 static size_t forward_scratch(const sonde__op_call *call, int parts)
@@ -398,7 +390,7 @@ static const entry *fill_table(const sonde__op_call *call, const span *s, int pa
             e->place[n] = t.place[n];
             e->weight[n] = (float)t.weight[n];
         }
-        if (i + 1 < s->y && t.count == 1 && copies(call->attrs->choice) &&
+        if (i + 1 < s->y && t.count == 1 && copies(call->attrs->remap.map) &&
             e[1].count == 1 && e[1].place[0] == t.place[0] + 1) {
             e->run = e[1].run + 1;
         }
@@ -414,7 +406,7 @@ static bool is_f32(const sonde__op_call *call)
 static int remap_parts(const sonde__op_call *call, int max)
 {
     const sonde__op_shape *x = &call->in[0].shape;
-    const int64_t outer = sonde__op_dims_product(x, 0, call->attrs->axis);
+    const int64_t outer = sonde__op_dims_product(x, 0, call->attrs->remap.axis);
     const int64_t worth =
         (sonde__op_shape_count(x) + sonde__op_shape_count(&call->out[0].shape)) / 65536;
     const int64_t parts = worth < outer ? worth : outer;
@@ -439,7 +431,8 @@ static void gather_row(const entry *e, const float *x, int64_t inner, float *y)
 
 static void remap_rows(const sonde__op_call *call, int part, int parts)
 {
-    const span s = span_of(&call->in[0].shape, &call->out[0].shape, call->attrs->axis);
+    const span s =
+        span_of(&call->in[0].shape, &call->out[0].shape, call->attrs->remap.axis);
     const entry *table = fill_table(call, &s, part);
 
     for (int64_t o = s.outer * part / parts; o < s.outer * (part + 1) / parts; o++) {
@@ -457,7 +450,7 @@ static void remap_rows(const sonde__op_call *call, int part, int parts)
                        (size_t)(e->run * s.inner) * sizeof *row);
             } else {
                 for (int64_t k = 0; k < s.inner; k++) {
-                    row[k] = call->attrs->number[0];
+                    row[k] = call->attrs->remap.number;
                 }
             }
         }
@@ -466,7 +459,8 @@ static void remap_rows(const sonde__op_call *call, int part, int parts)
 
 static void remap_grad_rows(const sonde__op_call *call, int part, int parts)
 {
-    const span s = span_of(&call->out[0].shape, &call->in[0].shape, call->attrs->axis);
+    const span s =
+        span_of(&call->out[0].shape, &call->in[0].shape, call->attrs->remap.axis);
     const entry *table = fill_table(call, &s, part);
 
     for (int64_t o = s.outer * part / parts; o < s.outer * (part + 1) / parts; o++) {
@@ -511,26 +505,19 @@ static const sonde__op_kernel *const *remap_grad_fast(void)
     return kernels;
 }
 
-SONDE__KERNELS(remap, remap_fast)
-SONDE__KERNELS(remap_grad, remap_grad_fast)
-
-static void remap_gradient(const sonde__op_gradient_context *context)
-{
-    context->grad_in[0] = sonde__op_emit_shaped(context, &sonde__op_remap_grad,
-                                                context->in[0], context->grad_out, 1);
-}
-
 const sonde__op_kind sonde__op_remap = {
     .name = "Remap",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(remap, 1, 1, 1),
     .infer = remap_infer,
-    .gradient = remap_gradient,
-    .kernels = remap_kernels,
+    .backward = {&sonde__op_remap_grad, "d", 0, true},
+    SONDE__REFERENCE(remap_run),
+    .fast = remap_fast,
 };
 
 const sonde__op_kind sonde__op_remap_grad = {
     .name = "RemapGrad",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(remap, 1, 1, 1),
     .infer = remap_grad_infer,
-    .kernels = remap_grad_kernels,
+    SONDE__REFERENCE(remap_grad_run),
+    .fast = remap_grad_fast,
 };

@@ -24,8 +24,6 @@ typedef enum sonde__op_map {
     SONDE__REMAP_WINDOWS = 14      /* windows side by side, each of kernel[0] places */
 } sonde__op_map;
 
-extern const sonde__op_kind sonde__op_remap, sonde__op_remap_grad;
-
 /* The place of x, of `extent` places, that place i of y copies, where the map copies; -1:
  * none. */
 int64_t sonde__op_remap_place(const sonde__op_attrs *attrs, int64_t extent, int64_t i);

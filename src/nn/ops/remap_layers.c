@@ -11,13 +11,8 @@
 
 #include <math.h>
 
-extern const sonde__op_layer sonde__layer_pad, sonde__layer_interpolate,
-    sonde__layer_flip, sonde__layer_roll, sonde__layer_repeat,
-    sonde__layer_repeat_interleave, sonde__layer_pixel_shuffle,
-    sonde__layer_pixel_unshuffle;
-
 #define DIMS(key, least, most)                                                           \
-    SONDE__FIELD(key, SONDE__FIELD_DIMS, dims, (double)NAN, least, most)
+    SONDE__FIELD(key, SONDE__FIELD_DIMS, remap.dims, (double)NAN, least, most)
 #define COUNT(key, member)                                                               \
     SONDE__FIELD(key, SONDE__FIELD_WHOLE, member, (double)NAN, 1, 1 << 24)
 
@@ -29,8 +24,8 @@ static int rank_of(const sonde__op_builder *builder, sonde__op_value x)
 static sonde__op_value emit_remap(const sonde__op_builder *builder, int axis,
                                   sonde__op_attrs attrs, sonde__op_value x)
 {
-    attrs.axis = axis;
-    attrs.rank = 0;
+    attrs.remap.axis = axis;
+    attrs.remap.rank = 0;
     return builder->emit(builder, &sonde__op_remap, &attrs, &x, 1);
 }
 
@@ -40,21 +35,23 @@ static sonde__op_value emit_remap(const sonde__op_builder *builder, int axis,
 static sonde__op_value build_pad(const sonde__op_builder *builder, sonde__op_attrs *attrs,
                                  const sonde__op_value *in)
 {
-    const int rank = rank_of(builder, in[0]), pairs = attrs->rank / 2;
+    const int rank = rank_of(builder, in[0]), pairs = attrs->remap.rank / 2;
     sonde__op_value x = in[0];
 
-    if (attrs->rank % 2 != 0 || pairs > rank) {
+    if (attrs->remap.rank % 2 != 0 || pairs > rank) {
         (void)sonde__fail(builder->diag, SONDE_EINVAL, NULL,
                           "two numbers for each dimension, the last first",
-                          "%d numbers for a tensor of %d dimensions", attrs->rank, rank);
+                          "%d numbers for a tensor of %d dimensions", attrs->remap.rank,
+                          rank);
         return 0;
     }
     for (int i = 0; i < pairs && x != 0; i++) {
-        sonde__op_attrs one = {.choice = attrs->choice,
-                               .number = {attrs->number[0]},
-                               .padding = {attrs->dims[2 * i], attrs->dims[2 * i + 1]}};
+        sonde__op_attrs one = {.remap = {.map = attrs->remap.map,
+                                         .number = attrs->remap.number,
+                                         .before = attrs->remap.dims[2 * i],
+                                         .after = attrs->remap.dims[2 * i + 1]}};
 
-        if (one.padding[0] != 0 || one.padding[1] != 0) {
+        if (one.remap.before != 0 || one.remap.after != 0) {
             x = emit_remap(builder, rank - 1 - i, one, x);
         }
     }
@@ -66,9 +63,9 @@ const sonde__op_layer sonde__layer_pad = {
     .kind = &sonde__op_remap,
     .inputs = 1,
     .fields = {DIMS("pad", -(1 << 24), 1 << 24),
-               SONDE__FIELD_CHOICE("mode", choice, "constant", "reflect", "replicate",
+               SONDE__FIELD_CHOICE("mode", remap.map, "constant", "reflect", "replicate",
                                    "circular"),
-               SONDE__FIELD_ANY("value", number[0], 0.0)},
+               SONDE__FIELD_ANY("value", remap.number, 0.0)},
     .help = "a border: two numbers for each dimension, before and after it, the last "
             "dimension first; negative ones cut off",
     .build = build_pad,
@@ -80,15 +77,17 @@ enum { NEAREST, LINEAR, BILINEAR, TRILINEAR, BICUBIC, NEAREST_EXACT };
 
 static int map_of(const sonde__op_attrs *attrs)
 {
-    switch (attrs->choice) {
+    switch (attrs->remap.map) {
     case NEAREST:
         return SONDE__REMAP_NEAREST;
     case LINEAR:
     case BILINEAR:
     case TRILINEAR:
-        return attrs->affine ? SONDE__REMAP_LINEAR_CORNERS : SONDE__REMAP_LINEAR;
+        return attrs->remap.align_corners ? SONDE__REMAP_LINEAR_CORNERS
+                                          : SONDE__REMAP_LINEAR;
     case BICUBIC:
-        return attrs->affine ? SONDE__REMAP_CUBIC_CORNERS : SONDE__REMAP_CUBIC;
+        return attrs->remap.align_corners ? SONDE__REMAP_CUBIC_CORNERS
+                                          : SONDE__REMAP_CUBIC;
     default:
         return SONDE__REMAP_NEAREST_EXACT;
     }
@@ -100,20 +99,22 @@ static sonde__op_value build_interpolate(const sonde__op_builder *builder,
                                          const sonde__op_value *in)
 {
     const int rank = rank_of(builder, in[0]), inner = rank - 2;
-    const bool sized = attrs->rank > 0, scaled = attrs->number[0] > 0.0F;
+    const bool sized = attrs->remap.rank > 0, scaled = attrs->remap.number > 0.0F;
     sonde__op_value x = in[0];
 
-    if (inner < 1 || sized == scaled || (attrs->rank > 1 && attrs->rank != inner)) {
+    if (inner < 1 || sized == scaled ||
+        (attrs->remap.rank > 1 && attrs->remap.rank != inner)) {
         (void)sonde__fail(builder->diag, SONDE_EINVAL, NULL,
                           "size or scale_factor, for the dimensions after (N, C)",
                           "an input of %d dimensions, %d sizes and scale_factor %g", rank,
-                          attrs->rank, (double)attrs->number[0]);
+                          attrs->remap.rank, (double)attrs->remap.number);
         return 0;
     }
     for (int i = inner - 1; i >= 0 && x != 0; i--) {
-        sonde__op_attrs one = {.choice = map_of(attrs), .number = {attrs->number[0]}};
+        sonde__op_attrs one = {
+            .remap = {.map = map_of(attrs), .number = attrs->remap.number}};
 
-        one.kernel[0] = sized ? attrs->dims[attrs->rank == 1 ? 0 : i] : 0;
+        one.remap.count = sized ? attrs->remap.dims[attrs->remap.rank == 1 ? 0 : i] : 0;
         x = emit_remap(builder, 2 + i, one, x);
     }
     return x;
@@ -125,18 +126,19 @@ const sonde__op_layer sonde__layer_interpolate = {
     .inputs = 1,
     .fields = {{.key = "size",
                 .kind = SONDE__FIELD_DIMS,
-                .offset = offsetof(sonde__op_attrs, dims),
+                .offset = offsetof(sonde__op_attrs, remap.dims),
                 .least = 1,
                 .most = 1 << 24,
                 .fallback_text = "none"},
                {.key = "scale_factor",
-                .offset = offsetof(sonde__op_attrs, number[0]),
+                .offset = offsetof(sonde__op_attrs, remap.number),
                 .least = 1e-6,
                 .most = 1e6,
                 .fallback_text = "none"},
-               SONDE__FIELD_CHOICE("mode", choice, "nearest", "linear", "bilinear",
+               SONDE__FIELD_CHOICE("mode", remap.map, "nearest", "linear", "bilinear",
                                    "trilinear", "bicubic", "nearest-exact"),
-               SONDE__FIELD("align_corners", SONDE__FIELD_FLAG, affine, 0.0, 0, 1)},
+               SONDE__FIELD("align_corners", SONDE__FIELD_FLAG, remap.align_corners, 0.0,
+                            0, 1)},
     .help = "(N, C, ...) in another size, as torch.nn.Upsample; linear, bilinear and "
             "trilinear are one",
     .build = build_interpolate,
@@ -147,11 +149,11 @@ const sonde__op_layer sonde__layer_interpolate = {
 static sonde__op_value build_flip(const sonde__op_builder *builder,
                                   sonde__op_attrs *attrs, const sonde__op_value *in)
 {
-    const sonde__op_attrs map = {.choice = SONDE__REMAP_FLIP};
+    const sonde__op_attrs map = {.remap = {.map = SONDE__REMAP_FLIP}};
     sonde__op_value x = in[0];
 
-    for (int i = 0; i < attrs->rank && x != 0; i++) {
-        x = emit_remap(builder, (int)attrs->dims[i], map, x);
+    for (int i = 0; i < attrs->remap.rank && x != 0; i++) {
+        x = emit_remap(builder, (int)attrs->remap.dims[i], map, x);
     }
     return x;
 }
@@ -165,18 +167,18 @@ const sonde__op_layer sonde__layer_flip = {
     .build = build_flip,
 };
 
-static const sonde__op_attrs rolled = {.choice = SONDE__REMAP_ROLL},
-                             repeated = {.choice = SONDE__REMAP_REPEAT_EACH};
+static const sonde__op_attrs rolled = {.remap = {.map = SONDE__REMAP_ROLL}},
+                             repeated = {.remap = {.map = SONDE__REMAP_REPEAT_EACH}};
 
 const sonde__op_layer sonde__layer_roll = {
     .name = "roll",
     .kind = &sonde__op_remap,
     .inputs = 1,
     .preset = &rolled,
-    .fields = {SONDE__FIELD("shifts", SONDE__FIELD_WHOLE, padding[0], (double)NAN,
+    .fields = {SONDE__FIELD("shifts", SONDE__FIELD_WHOLE, remap.before, (double)NAN,
                             -(1 << 24), 1 << 24),
-               SONDE__FIELD("dims", SONDE__FIELD_AXIS, axis, (double)NAN, -SONDE_MAX_DIMS,
-                            SONDE_MAX_DIMS - 1)},
+               SONDE__FIELD("dims", SONDE__FIELD_AXIS, remap.axis, (double)NAN,
+                            -SONDE_MAX_DIMS, SONDE_MAX_DIMS - 1)},
     .help = "places moved on by shifts along one dimension; the last come first",
 };
 
@@ -187,16 +189,16 @@ static sonde__op_value build_repeat(const sonde__op_builder *builder,
     const int rank = rank_of(builder, in[0]);
     sonde__op_value x = in[0];
 
-    if (attrs->rank != rank) {
+    if (attrs->remap.rank != rank) {
         (void)sonde__fail(builder->diag, SONDE_EINVAL, NULL, "one for each dimension",
-                          "%d repeats of %d dimensions", attrs->rank, rank);
+                          "%d repeats of %d dimensions", attrs->remap.rank, rank);
         return 0;
     }
     for (int i = rank - 1; i >= 0 && x != 0; i--) {
-        const sonde__op_attrs map = {.choice = SONDE__REMAP_REPEAT,
-                                     .kernel = {attrs->dims[i]}};
+        const sonde__op_attrs map = {
+            .remap = {.map = SONDE__REMAP_REPEAT, .count = attrs->remap.dims[i]}};
 
-        x = attrs->dims[i] == 1 ? x : emit_remap(builder, i, map, x);
+        x = attrs->remap.dims[i] == 1 ? x : emit_remap(builder, i, map, x);
     }
     return x == in[0] ? builder->emit(builder, &sonde__op_identity, NULL, in, 1) : x;
 }
@@ -215,9 +217,9 @@ const sonde__op_layer sonde__layer_repeat_interleave = {
     .kind = &sonde__op_remap,
     .inputs = 1,
     .preset = &repeated,
-    .fields = {COUNT("repeats", kernel[0]),
-               SONDE__FIELD("dim", SONDE__FIELD_AXIS, axis, (double)NAN, -SONDE_MAX_DIMS,
-                            SONDE_MAX_DIMS - 1)},
+    .fields = {COUNT("repeats", remap.count),
+               SONDE__FIELD("dim", SONDE__FIELD_AXIS, remap.axis, (double)NAN,
+                            -SONDE_MAX_DIMS, SONDE_MAX_DIMS - 1)},
     .help = "each place of dim so many times",
 };
 
@@ -239,7 +241,7 @@ static sonde__op_value build_shuffle(const sonde__op_builder *builder,
                                      sonde__op_attrs *attrs, const sonde__op_value *in)
 {
     const sonde__op_shape *x = sonde__op_value_shape(builder->graph, in[0]);
-    const int64_t r = attrs->kernel[0], c = x->dim[1], h = x->dim[2], w = x->dim[3];
+    const int64_t r = attrs->remap.count, c = x->dim[1], h = x->dim[2], w = x->dim[3];
 
     if (sonde__op_expect_rank(x, 4, "input", "(N, C, H, W)", builder->diag) != SONDE_OK) {
         return 0;
@@ -252,16 +254,17 @@ static sonde__op_value build_shuffle(const sonde__op_builder *builder,
     }
     return emit_moved(
         builder, in[0],
-        (const sonde__op_attrs[]){{.rank = 6, .dims = {-1, c / (r * r), r, r, h, w}},
-                                  {.rank = 6, .dims = {0, 1, 4, 2, 5, 3}},
-                                  {.rank = 4, .dims = {-1, c / (r * r), h * r, w * r}}});
+        (const sonde__op_attrs[]){
+            {.shape = {.rank = 6, .dims = {-1, c / (r * r), r, r, h, w}}},
+            {.shape = {.rank = 6, .dims = {0, 1, 4, 2, 5, 3}}},
+            {.shape = {.rank = 4, .dims = {-1, c / (r * r), h * r, w * r}}}});
 }
 
 static sonde__op_value build_unshuffle(const sonde__op_builder *builder,
                                        sonde__op_attrs *attrs, const sonde__op_value *in)
 {
     const sonde__op_shape *x = sonde__op_value_shape(builder->graph, in[0]);
-    const int64_t r = attrs->kernel[0], c = x->dim[1], h = x->dim[2], w = x->dim[3];
+    const int64_t r = attrs->remap.count, c = x->dim[1], h = x->dim[2], w = x->dim[3];
 
     if (sonde__op_expect_rank(x, 4, "input", "(N, C, H, W)", builder->diag) != SONDE_OK) {
         return 0;
@@ -272,18 +275,18 @@ static sonde__op_value build_unshuffle(const sonde__op_builder *builder,
                           "%lld x %lld", (long long)h, (long long)w);
         return 0;
     }
-    return emit_moved(
-        builder, in[0],
-        (const sonde__op_attrs[]){{.rank = 6, .dims = {-1, c, h / r, r, w / r, r}},
-                                  {.rank = 6, .dims = {0, 1, 3, 5, 2, 4}},
-                                  {.rank = 4, .dims = {-1, c * r * r, h / r, w / r}}});
+    return emit_moved(builder, in[0],
+                      (const sonde__op_attrs[]){
+                          {.shape = {.rank = 6, .dims = {-1, c, h / r, r, w / r, r}}},
+                          {.shape = {.rank = 6, .dims = {0, 1, 3, 5, 2, 4}}},
+                          {.shape = {.rank = 4, .dims = {-1, c * r * r, h / r, w / r}}}});
 }
 
 const sonde__op_layer sonde__layer_pixel_shuffle = {
     .name = "pixel_shuffle",
     .kind = &sonde__op_reshape,
     .inputs = 1,
-    .fields = {COUNT("upscale_factor", kernel[0])},
+    .fields = {COUNT("upscale_factor", remap.count)},
     .help = "(N, C r², H, W) as (N, C, H r, W r), for the upscale_factor r",
     .build = build_shuffle,
 };
@@ -292,7 +295,7 @@ const sonde__op_layer sonde__layer_pixel_unshuffle = {
     .name = "pixel_unshuffle",
     .kind = &sonde__op_reshape,
     .inputs = 1,
-    .fields = {COUNT("downscale_factor", kernel[0])},
+    .fields = {COUNT("downscale_factor", remap.count)},
     .help = "(N, C, H r, W r) as (N, C r², H, W), for the downscale_factor r",
     .build = build_unshuffle,
 };

@@ -2,7 +2,7 @@
  * row_norm.c - layer normalisation (Ba et al. 2016) and RMS normalisation (Zhang and
  * Sennrich 2019), with their gradients.
  *
- * The last dims of x, attrs.dims of them, are a row of D elements:
+ * The last dims of x, attrs.norm.dims of them, are a row of D elements:
  *
  *   LayerNorm  mean = sum x / D, rstd = 1 / sqrt(sum (x - mean)^2 / D + eps)
  *              y = (x - mean) rstd weight + bias
@@ -16,7 +16,7 @@
  *
  * No gradient flows through mean and rstd: they exist to be observed.
  *
- * attrs: dims and rank, eps, affine, bias.
+ * attrs: norm.
  */
 #include "base/fail.h"
 #include "nn/kernels/rows.h"
@@ -24,10 +24,6 @@
 #include "nn/ops/layer_row.h"
 
 #include <math.h>
-
-extern const sonde__op_kind sonde__op_layer_norm, sonde__op_layer_norm_grad,
-    sonde__op_rms_norm, sonde__op_rms_norm_grad;
-extern const sonde__op_layer sonde__layer_layer_norm, sonde__layer_rms_norm;
 
 /* --- shapes --------------------------------------------------------------------------- */
 
@@ -65,7 +61,7 @@ typedef struct row_count {
 
 static row_count rows_of(const sonde__op_shape *x, const sonde__op_attrs *attrs)
 {
-    const int lead = x->rank - attrs->rank;
+    const int lead = x->rank - attrs->norm.rank;
 
     return (row_count){sonde__op_dims_product(x, 0, lead),
                        sonde__op_dims_product(x, lead, x->rank)};
@@ -130,7 +126,7 @@ static void forward_run(const sonde__op_call *call, int part, int parts, bool ce
             centred ? sum_of_row(x, base, n.size, 0.0, false) / (double)n.size : 0.0;
         const double rstd =
             1.0 / sqrt(sum_of_row(x, base, n.size, mean, true) / (double)n.size +
-                       (double)call->attrs->eps);
+                       (double)call->attrs->norm.eps);
 
         if (centred) {
             sonde__op_store(&call->out[1], r, mean);
@@ -268,92 +264,58 @@ static void rms_norm_grad_run(const sonde__op_call *call, int part, int parts)
     grad_run(call, part, parts, false);
 }
 
-static void row_norm_gradient(const sonde__op_gradient_context *context,
-                              const sonde__op_kind *grad, int statistics)
-{
-    sonde__op_value in[5] = {context->grad_out[0], context->in[0]};
-    int count = 2;
-
-    if (context->grad_out[0] == 0) {
-        return; /* something reads the statistics only */
-    }
-    for (int i = 1; i <= statistics; i++) {
-        in[count++] = context->out[i];
-    }
-    if (context->in[1] != 0) {
-        in[count++] = context->in[1];
-    }
-    sonde__op_value dx = sonde__op_emit(context->graph, grad, context->attrs, in, count);
-    for (sonde__op_value i = 0; i < (sonde__op_value)grad->out_count && dx != 0; i++) {
-        context->grad_in[i] = context->wanted[i] ? dx + i : 0;
-    }
-}
-
-static void layer_norm_gradient(const sonde__op_gradient_context *context)
-{
-    row_norm_gradient(context, &sonde__op_layer_norm_grad, 2);
-}
-
-static void rms_norm_gradient(const sonde__op_gradient_context *context)
-{
-    row_norm_gradient(context, &sonde__op_rms_norm_grad, 1);
-}
-
 /* --- rows ----------------------------------------------------------------------------- */
-
-SONDE__KERNELS_IN_PARTS_OF(layer_norm, row_parts, sonde__kernel_layer_norm_rows)
-SONDE__KERNELS_IN_PARTS_OF(layer_norm_grad, row_parts, sonde__kernel_layer_norm_grad_rows)
-SONDE__KERNELS_IN_PARTS(rms_norm, row_parts)
-SONDE__KERNELS_IN_PARTS(rms_norm_grad, row_parts)
 
 const sonde__op_kind sonde__op_layer_norm = {
     .name = "LayerNorm",
-    SONDE__OPERANDS(1, 3, 3),
+    SONDE__OPERANDS(norm, 1, 3, 3),
     .out_names = {NULL, "Mean", "Rstd"},
     .infer = row_norm_infer,
-    .gradient = layer_norm_gradient,
-    .kernels = layer_norm_kernels,
+    .backward = {&sonde__op_layer_norm_grad, "d0BC1"},
+    SONDE__REFERENCE(layer_norm_run, .parts = row_parts),
+    .fast = sonde__kernel_layer_norm_rows,
 };
 
 const sonde__op_kind sonde__op_layer_norm_grad = {
     .name = "LayerNormGrad",
-    SONDE__OPERANDS(4, 5, 3),
+    SONDE__OPERANDS(norm, 4, 5, 3),
     .out_names = {NULL, "GradWeight", "GradBias"},
     .infer = row_norm_grad_infer,
-    .kernels = layer_norm_grad_kernels,
+    SONDE__REFERENCE(layer_norm_grad_run, .parts = row_parts),
+    .fast = sonde__kernel_layer_norm_grad_rows,
 };
 
 const sonde__op_kind sonde__op_rms_norm = {
     .name = "RmsNorm",
-    SONDE__OPERANDS(1, 2, 2),
+    SONDE__OPERANDS(norm, 1, 2, 2),
     .out_names = {NULL, "Rstd"},
     .infer = row_norm_infer,
-    .gradient = rms_norm_gradient,
-    .kernels = rms_norm_kernels,
+    .backward = {&sonde__op_rms_norm_grad, "d0B1"},
+    SONDE__REFERENCE(rms_norm_run, .parts = row_parts),
 };
 
 const sonde__op_kind sonde__op_rms_norm_grad = {
     .name = "RmsNormGrad",
-    SONDE__OPERANDS(3, 4, 2),
+    SONDE__OPERANDS(norm, 3, 4, 2),
     .out_names = {NULL, "GradWeight"},
     .infer = row_norm_grad_infer,
-    .kernels = rms_norm_grad_kernels,
+    SONDE__REFERENCE(rms_norm_grad_run, .parts = row_parts),
 };
 
 /* Weight 1 and bias 0, each of the shape of a row. */
 static int row_params(const sonde__op_attrs *attrs, int most,
                       sonde__op_param params[SONDE__MAX_PARAMS])
 {
-    const int count = !attrs->affine ? 0 : most;
+    const int count = !attrs->norm.affine ? 0 : most;
 
     for (int i = 0; i < count; i++) {
         params[i] =
             (sonde__op_param){.suffix = i == 0 ? "weight" : "bias",
                               .role = i == 0 ? SONDE_ROLE_WEIGHT : SONDE_ROLE_BIAS,
-                              .rank = attrs->rank,
+                              .rank = attrs->norm.rank,
                               .constant = i == 0 ? 1.0F : 0.0F};
-        for (int k = 0; k < attrs->rank; k++) {
-            params[i].dim[k] = attrs->dims[k];
+        for (int k = 0; k < attrs->norm.rank; k++) {
+            params[i].dim[k] = attrs->norm.dims[k];
         }
     }
     return count;
@@ -363,7 +325,7 @@ static int layer_norm_params(const sonde__op_shape *x, const sonde__op_attrs *at
                              sonde__op_param params[SONDE__MAX_PARAMS])
 {
     (void)x;
-    return row_params(attrs, attrs->bias ? 2 : 1, params);
+    return row_params(attrs, attrs->norm.bias ? 2 : 1, params);
 }
 
 static int rms_norm_params(const sonde__op_shape *x, const sonde__op_attrs *attrs,
@@ -374,16 +336,18 @@ static int rms_norm_params(const sonde__op_shape *x, const sonde__op_attrs *attr
 }
 
 #define NORMALIZED_SHAPE                                                                 \
-    SONDE__FIELD("normalized_shape", SONDE__FIELD_DIMS, dims, (double)NAN, 1, 1e9)
-#define AFFINE SONDE__FIELD("elementwise_affine", SONDE__FIELD_FLAG, affine, 1.0, 0, 1)
+    SONDE__FIELD("normalized_shape", SONDE__FIELD_DIMS, norm.dims, (double)NAN, 1, 1e9)
+#define AFFINE                                                                           \
+    SONDE__FIELD("elementwise_affine", SONDE__FIELD_FLAG, norm.affine, 1.0, 0, 1)
 
 const sonde__op_layer sonde__layer_layer_norm = {
     .name = "layer_norm",
     .kind = &sonde__op_layer_norm,
     .inputs = 1,
     .fields = {NORMALIZED_SHAPE,
-               SONDE__FIELD("eps", SONDE__FIELD_NUMBER, eps, 1e-5, 0, (double)INFINITY),
-               AFFINE, SONDE__FIELD("bias", SONDE__FIELD_FLAG, bias, 1.0, 0, 1)},
+               SONDE__FIELD("eps", SONDE__FIELD_NUMBER, norm.eps, 1e-5, 0,
+                            (double)INFINITY),
+               AFFINE, SONDE__FIELD("bias", SONDE__FIELD_FLAG, norm.bias, 1.0, 0, 1)},
     .help = "(x - mean) / sqrt(variance + eps) over the last dimensions, times weight, "
             "plus bias",
     .params = layer_norm_params,
@@ -394,7 +358,7 @@ const sonde__op_layer sonde__layer_rms_norm = {
     .kind = &sonde__op_rms_norm,
     .inputs = 1,
     .fields = {NORMALIZED_SHAPE,
-               SONDE__FIELD("eps", SONDE__FIELD_NUMBER, eps, 1.1920929e-7, 0,
+               SONDE__FIELD("eps", SONDE__FIELD_NUMBER, norm.eps, 1.1920929e-7, 0,
                             (double)INFINITY),
                AFFINE},
     .help = "x / sqrt(mean of squares + eps) over the last dimensions, times weight",

@@ -1,24 +1,33 @@
 /*
- * shape.c - ops that move elements and compute nothing: identity, reshape, transpose,
+ * shape.c - ops that move no element but to another place, and layers of them.
+ *
+ * Ops that move elements and compute nothing: identity, reshape, transpose,
  * broadcast, reorder. They take every dtype.
  *
  *   identity   y = x: a place to print.
- *   reshape    the same elements, in row-major order, under other dims. attrs.dims, of
- *              attrs.rank entries: 0 copies the input's dim at that place, one -1 takes
+ *   reshape    the same elements, in row-major order, under other dims. attrs.shape.dims, of
+ *              attrs.shape.rank entries: 0 copies the input's dim at that place, one -1 takes
  *              the rest (ONNX's Reshape).
- *   transpose  dim i of y is dim attrs.dims[i] of x (torch.permute); negative ones count
+ *   transpose  dim i of y is dim attrs.shape.dims[i] of x (torch.permute); negative ones count
  *              from the end.
- *   broadcast  x repeated to the shape attrs.dims, by torch's rules: dims are aligned at
+ *   broadcast  x repeated to the shape attrs.shape.dims, by torch's rules: dims are aligned at
  *              the end, and a dim of 1, or none, repeats; -1 keeps x's dim.
  *   reorder    the same tensor in another layout: from that of in[0] to that of out[0],
  *              whatever the kernel names, so one reference serves every pair. Lanes past N
  *              and columns past K are written as zeros.
+ *
+ * Layers that move elements: flatten, reshape, permute, transpose,
+ * unsqueeze, squeeze, expand and stack, under PyTorch's names, over these ops and Cat.
  */
 #include "base/fail.h"
 #include "nn/kernels/fast.h"
 #include "nn/ops/common.h"
+#include "nn/ops/layer_row.h"
 
 #include <string.h>
+#include <math.h>
+
+/* === shape ========================================================================== */
 
 /* Copies element `from` of x to element `to` of y. */
 static void move(const sonde__operand *y, int64_t target, const sonde__operand *x,
@@ -58,8 +67,6 @@ static void identity_run(const sonde__op_call *call, int part, int parts)
     copy(call);
 }
 
-SONDE__KERNELS(identity, NULL)
-
 static void identity_gradient(const sonde__op_gradient_context *context)
 {
     context->grad_in[0] = context->grad_out[0];
@@ -67,10 +74,10 @@ static void identity_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_identity = {
     .name = "Identity",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(none, 1, 1, 1),
     .infer = identity_infer,
     .gradient = identity_gradient,
-    .kernels = identity_kernels,
+    SONDE__REFERENCE(identity_run),
     .halves = SONDE__HALVES_KEPT,
 };
 
@@ -84,27 +91,28 @@ static sonde_err resolve_dims(const sonde__op_shape *x, sonde__op_attrs *attrs,
     int64_t known = 1;
     int open = -1;
 
-    for (int i = 0; i < attrs->rank; i++) {
-        if (attrs->dims[i] == 0) {
+    for (int i = 0; i < attrs->shape.rank; i++) {
+        if (attrs->shape.dims[i] == 0) {
             if (i >= x->rank) {
                 return sonde__fail(
                     diag, SONDE_EINVAL, NULL, NULL,
                     "target dim %d copies a dim that an input of rank %d lacks", i,
                     x->rank);
             }
-            attrs->dims[i] = x->dim[i];
+            attrs->shape.dims[i] = x->dim[i];
         }
-        if (attrs->dims[i] == -1 && open < 0) {
+        if (attrs->shape.dims[i] == -1 && open < 0) {
             open = i;
-        } else if (attrs->dims[i] < 0) {
+        } else if (attrs->shape.dims[i] < 0) {
             return sonde__fail(diag, SONDE_EINVAL, NULL, "at most one -1, else positive",
-                               "target dim %d is %lld", i, (long long)attrs->dims[i]);
-        } else if (__builtin_mul_overflow(known, attrs->dims[i], &known)) {
+                               "target dim %d is %lld", i,
+                               (long long)attrs->shape.dims[i]);
+        } else if (__builtin_mul_overflow(known, attrs->shape.dims[i], &known)) {
             known = INT64_MAX; /* differs from every count */
         }
     }
     if (open >= 0 && known > 0 && count % known == 0) {
-        attrs->dims[open] = count / known;
+        attrs->shape.dims[open] = count / known;
     }
     return SONDE_OK;
 }
@@ -118,18 +126,18 @@ static sonde_err reshape_infer(sonde__op_call *call, sonde__op_attrs *attrs,
     sonde__op_shape y;
 
     SONDE__TRY(sonde__op_expect_size(x, "input", diag));
-    if (attrs->rank < 0 || attrs->rank > SONDE_MAX_DIMS) {
+    if (attrs->shape.rank < 0 || attrs->shape.rank > SONDE_MAX_DIMS) {
         return sonde__op_expect_dims(attrs, -1, x->dtype, "target", &y, diag);
     }
     SONDE__TRY(resolve_dims(x, attrs, diag));
-    y = (sonde__op_shape){.dtype = x->dtype, .rank = attrs->rank};
-    memcpy(y.dim, attrs->dims, sizeof y.dim);
+    y = (sonde__op_shape){.dtype = x->dtype, .rank = attrs->shape.rank};
+    memcpy(y.dim, attrs->shape.dims, sizeof y.dim);
     if (sonde__op_expect_size(&y, "target", NULL) != SONDE_OK ||
         sonde__op_shape_count(&y) != sonde__op_shape_count(x)) {
         return sonde__fail(
             diag, SONDE_ESHAPE, NULL, "as many elements before as after", "%s as %s",
             sonde__op_shape_text(x, found),
-            sonde_shape_text(asked.rank, asked.dims, wanted, sizeof wanted));
+            sonde_shape_text(asked.shape.rank, asked.shape.dims, wanted, sizeof wanted));
     }
     call->out[0].shape = y;
     return SONDE_OK;
@@ -141,20 +149,12 @@ static void reshape_run(const sonde__op_call *call, int part, int parts)
     copy(call);
 }
 
-SONDE__KERNELS(reshape, NULL)
-
-static void reshape_gradient(const sonde__op_gradient_context *context)
-{
-    context->grad_in[0] = sonde__op_emit_shaped(context, &sonde__op_reshape,
-                                                context->in[0], &context->grad_out[0], 1);
-}
-
 const sonde__op_kind sonde__op_reshape = {
     .name = "Reshape",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(shape, 1, 1, 1),
     .infer = reshape_infer,
-    .gradient = reshape_gradient,
-    .kernels = reshape_kernels,
+    .backward = {&sonde__op_reshape, "d", 0, true},
+    SONDE__REFERENCE(reshape_run),
     .halves = SONDE__HALVES_KEPT,
 };
 
@@ -168,23 +168,25 @@ static sonde_err transpose_infer(sonde__op_call *call, sonde__op_attrs *attrs,
     unsigned seen = 0;
 
     SONDE__TRY(sonde__op_expect_size(x, "input", diag));
-    if (attrs->rank != x->rank) {
+    if (attrs->shape.rank != x->rank) {
         return sonde__fail(diag, SONDE_EINVAL, NULL, NULL,
                            "a permutation of %d dims for a tensor of rank %d",
-                           attrs->rank, x->rank);
+                           attrs->shape.rank, x->rank);
     }
     for (int i = 0; i < x->rank; i++) {
-        const int64_t source = attrs->dims[i] + (attrs->dims[i] < 0 ? x->rank : 0);
+        const int64_t source =
+            attrs->shape.dims[i] + (attrs->shape.dims[i] < 0 ? x->rank : 0);
 
         if (source < 0 || source >= x->rank || (seen & 1u << source) != 0) {
             char text[SONDE__SHAPE_TEXT];
 
-            return sonde__fail(
-                diag, SONDE_EINVAL, NULL, "each dim once", "permutation %s",
-                sonde_shape_text(attrs->rank, attrs->dims, text, sizeof text));
+            return sonde__fail(diag, SONDE_EINVAL, NULL, "each dim once",
+                               "permutation %s",
+                               sonde_shape_text(attrs->shape.rank, attrs->shape.dims,
+                                                text, sizeof text));
         }
         seen |= 1u << source;
-        attrs->dims[i] = source;
+        attrs->shape.dims[i] = source;
         y.dim[i] = x->dim[source];
     }
     call->out[0].shape = y;
@@ -204,7 +206,7 @@ static rows rows_of(const sonde__op_call *call)
     rows r = {.length = last < 0 ? 1 : y->dim[last], .step = 1, .count = 1};
 
     for (int i = 0; i <= last; i++) {
-        const int dim = (int)call->attrs->dims[i];
+        const int dim = (int)call->attrs->shape.dims[i];
         const int64_t stride = sonde__op_dims_product(x, dim + 1, x->rank);
 
         r.stride[i] = stride;
@@ -278,7 +280,7 @@ static void transpose_run(const sonde__op_call *call, int part, int parts)
         int64_t rest = target, source = 0;
 
         for (int i = y->rank - 1; i >= 0; i--) {
-            const int dim = (int)call->attrs->dims[i];
+            const int dim = (int)call->attrs->shape.dims[i];
 
             source += rest % y->dim[i] * sonde__op_dims_product(x, dim + 1, x->rank);
             rest /= y->dim[i];
@@ -287,14 +289,12 @@ static void transpose_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(transpose, transpose_fast)
-
 static void transpose_gradient(const sonde__op_gradient_context *context)
 {
-    sonde__op_attrs inverse = {.rank = context->attrs->rank};
+    sonde__op_attrs inverse = {.shape = {.rank = context->attrs->shape.rank}};
 
-    for (int i = 0; i < inverse.rank; i++) {
-        inverse.dims[context->attrs->dims[i]] = i;
+    for (int i = 0; i < inverse.shape.rank; i++) {
+        inverse.shape.dims[context->attrs->shape.dims[i]] = i;
     }
     context->grad_in[0] = sonde__op_emit(context->graph, &sonde__op_transpose, &inverse,
                                          &context->grad_out[0], 1);
@@ -302,10 +302,11 @@ static void transpose_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_transpose = {
     .name = "Transpose",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(shape, 1, 1, 1),
     .infer = transpose_infer,
     .gradient = transpose_gradient,
-    .kernels = transpose_kernels,
+    SONDE__REFERENCE(transpose_run),
+    .fast = transpose_fast,
     .halves = SONDE__HALVES_KEPT,
 };
 
@@ -318,9 +319,10 @@ static sonde_err broadcast_infer(sonde__op_call *call, sonde__op_attrs *attrs,
     char found[SONDE__SHAPE_TEXT], wanted[SONDE__SHAPE_TEXT];
     sonde__op_shape y;
 
-    for (int i = 1; i <= attrs->rank && i <= x->rank && attrs->rank <= SONDE_MAX_DIMS;
+    for (int i = 1;
+         i <= attrs->shape.rank && i <= x->rank && attrs->shape.rank <= SONDE_MAX_DIMS;
          i++) {
-        int64_t *dim = &attrs->dims[attrs->rank - i];
+        int64_t *dim = &attrs->shape.dims[attrs->shape.rank - i];
 
         *dim = *dim == -1 ? x->dim[x->rank - i] : *dim;
     }
@@ -346,8 +348,6 @@ static void broadcast_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(broadcast, NULL)
-
 static void broadcast_gradient(const sonde__op_gradient_context *context)
 {
     context->grad_in[0] =
@@ -356,10 +356,10 @@ static void broadcast_gradient(const sonde__op_gradient_context *context)
 
 const sonde__op_kind sonde__op_broadcast = {
     .name = "Broadcast",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(shape, 1, 1, 1),
     .infer = broadcast_infer,
     .gradient = broadcast_gradient,
-    .kernels = broadcast_kernels,
+    SONDE__REFERENCE(broadcast_run),
 };
 
 static sonde_err reorder_infer(sonde__op_call *call, sonde__op_attrs *attrs,
@@ -393,11 +393,191 @@ static void reorder_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(reorder, sonde__kernel_reorder_fast)
-
 const sonde__op_kind sonde__op_reorder = {
     .name = "Reorder",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(none, 1, 1, 1),
     .infer = reorder_infer,
-    .kernels = reorder_kernels,
+    SONDE__REFERENCE(reorder_run),
+    .fast = sonde__kernel_reorder_fast,
+};
+
+/* === shape layers =================================================================== */
+
+#define AXIS(key, member, fallback)                                                      \
+    SONDE__FIELD(key, SONDE__FIELD_AXIS, member, fallback, -SONDE_MAX_DIMS,              \
+                 SONDE_MAX_DIMS - 1)
+
+static sonde__op_value build_flatten(const sonde__op_builder *builder,
+                                     sonde__op_attrs *attrs, const sonde__op_value *in)
+{
+    sonde__op_attrs dims = {0};
+
+    if (sonde__op_expect_axis(&attrs->shape.axis,
+                              sonde__op_value_shape(builder->graph, in[0])->rank,
+                              builder->diag) != SONDE_OK) {
+        return 0;
+    }
+    dims.shape.rank = attrs->shape.axis + 1;
+    dims.shape.dims[attrs->shape.axis] = -1; /* the dimensions before are 0: copied */
+    return builder->emit(builder, &sonde__op_reshape, &dims, in, 1);
+}
+
+const sonde__op_layer sonde__layer_flatten = {
+    .name = "flatten",
+    .kind = &sonde__op_reshape,
+    .inputs = 1,
+    .fields = {AXIS("start_dim", shape.axis, 1.0)},
+    .help = "the dimensions from start_dim on as one",
+    .build = build_flatten,
+};
+
+const sonde__op_layer sonde__layer_reshape = {
+    .name = "reshape",
+    .kind = &sonde__op_reshape,
+    .inputs = 1,
+    .fields = {SONDE__FIELD("shape", SONDE__FIELD_DIMS, shape.dims, (double)NAN, -1,
+                            1e15)},
+    .help = "the same elements in another shape; -1 is inferred, 0 is copied from x",
+};
+
+const sonde__op_layer sonde__layer_permute = {
+    .name = "permute",
+    .kind = &sonde__op_transpose,
+    .inputs = 1,
+    .fields = {SONDE__FIELD("dims", SONDE__FIELD_DIMS, shape.dims, (double)NAN,
+                            -SONDE_MAX_DIMS, SONDE_MAX_DIMS - 1)},
+    .help = "the dimensions in another order",
+};
+
+static sonde__op_value build_transpose(const sonde__op_builder *builder,
+                                       sonde__op_attrs *attrs, const sonde__op_value *in)
+{
+    const int rank = sonde__op_value_shape(builder->graph, in[0])->rank;
+    int first = attrs->shape.axis, second = attrs->shape.other;
+
+    if (sonde__op_expect_axis(&first, rank, builder->diag) != SONDE_OK ||
+        sonde__op_expect_axis(&second, rank, builder->diag) != SONDE_OK) {
+        return 0;
+    }
+    attrs->shape.rank = rank;
+    for (int i = 0; i < rank; i++) {
+        attrs->shape.dims[i] = i == first ? second : i == second ? first : i;
+    }
+    return builder->emit(builder, &sonde__op_transpose, attrs, in, 1);
+}
+
+const sonde__op_layer sonde__layer_transpose = {
+    .name = "transpose",
+    .kind = &sonde__op_transpose,
+    .inputs = 1,
+    .fields = {AXIS("dim0", shape.axis, (double)NAN),
+               AXIS("dim1", shape.other, (double)NAN)},
+    .help = "two dimensions exchanged",
+    .build = build_transpose,
+};
+
+/* x with a dimension of 1 put in at `axis`, or (axis given as -1 - axis) taken out. The
+ * batch stays open: its dim is copied, or the one that is inferred. */
+static sonde__op_value emit_dims(const sonde__op_builder *builder, sonde__op_value x,
+                                 int axis, bool out)
+{
+    const sonde__op_shape *shape = sonde__op_value_shape(builder->graph, x);
+    sonde__op_attrs attrs = {.shape = {.rank = 0}};
+
+    for (int i = 0; i < shape->rank; i++) {
+        if (!out && i == axis) {
+            attrs.shape.dims[attrs.shape.rank++] = 1;
+        }
+        if (!out || i != axis) {
+            attrs.shape.dims[attrs.shape.rank++] = i == 0 ? -1 : shape->dim[i];
+        }
+    }
+    if (!out && axis == shape->rank) {
+        attrs.shape.dims[attrs.shape.rank++] = 1;
+    }
+    return builder->emit(builder, &sonde__op_reshape, &attrs, &x, 1);
+}
+
+static sonde__op_value build_unsqueeze(const sonde__op_builder *builder,
+                                       sonde__op_attrs *attrs, const sonde__op_value *in)
+{
+    const int rank = sonde__op_value_shape(builder->graph, in[0])->rank;
+
+    if (rank >= SONDE_MAX_DIMS) {
+        (void)sonde__fail(builder->diag, SONDE_ESHAPE, NULL, "at most 7 dimensions",
+                          "an input of %d dimensions", rank);
+        return 0;
+    }
+    return sonde__op_expect_axis(&attrs->shape.axis, rank + 1, builder->diag) == SONDE_OK
+               ? emit_dims(builder, in[0], attrs->shape.axis, false)
+               : 0;
+}
+
+static sonde__op_value build_squeeze(const sonde__op_builder *builder,
+                                     sonde__op_attrs *attrs, const sonde__op_value *in)
+{
+    const sonde__op_shape *x = sonde__op_value_shape(builder->graph, in[0]);
+
+    if (sonde__op_expect_axis(&attrs->shape.axis, x->rank, builder->diag) != SONDE_OK) {
+        return 0;
+    }
+    if (attrs->shape.axis == 0 || x->dim[attrs->shape.axis] != 1) {
+        (void)sonde__fail(builder->diag, SONDE_ESHAPE, NULL,
+                          "a dimension of 1, not that of the batch",
+                          "dimension %d has %lld elements", attrs->shape.axis,
+                          (long long)x->dim[attrs->shape.axis]);
+        return 0;
+    }
+    return emit_dims(builder, in[0], attrs->shape.axis, true);
+}
+
+const sonde__op_layer sonde__layer_unsqueeze = {
+    .name = "unsqueeze",
+    .kind = &sonde__op_reshape,
+    .inputs = 1,
+    .fields = {AXIS("dim", shape.axis, (double)NAN)},
+    .help = "a dimension of 1 put in at dim",
+    .build = build_unsqueeze,
+};
+
+const sonde__op_layer sonde__layer_squeeze = {
+    .name = "squeeze",
+    .kind = &sonde__op_reshape,
+    .inputs = 1,
+    .fields = {AXIS("dim", shape.axis, (double)NAN)},
+    .help = "without the dimension dim, which is 1",
+    .build = build_squeeze,
+};
+
+const sonde__op_layer sonde__layer_expand = {
+    .name = "expand",
+    .kind = &sonde__op_broadcast,
+    .inputs = 1,
+    .fields = {SONDE__FIELD("size", SONDE__FIELD_DIMS, shape.dims, (double)NAN, -1, 1e9)},
+    .help = "repeated along dimensions of 1 to size; -1 keeps a dimension",
+};
+
+static sonde__op_value build_stack(const sonde__op_builder *builder,
+                                   sonde__op_attrs *attrs, const sonde__op_value *in)
+{
+    sonde__op_value parts[2] = {0, 0};
+
+    for (int i = 0; i < 2; i++) {
+        parts[i] = build_unsqueeze(builder, attrs, &in[i]);
+        if (parts[i] == 0) {
+            return 0;
+        }
+    }
+    return builder->emit(builder, &sonde__op_cat,
+                         &(sonde__op_attrs){.along = {.axis = attrs->shape.axis}}, parts,
+                         2);
+}
+
+const sonde__op_layer sonde__layer_stack = {
+    .name = "stack",
+    .kind = &sonde__op_cat,
+    .inputs = 2,
+    .fields = {AXIS("dim", shape.axis, 0.0)},
+    .help = "a and b along a new dimension at dim",
+    .build = build_stack,
 };

@@ -8,9 +8,10 @@
  * torch.softmax and torch.log_softmax. A NaN or +Inf on the way makes the whole line NaN,
  * and so does a line of nothing but -Inf.
  *
- * attrs: axis, from the end if negative.
+ * attrs: along.
  */
 #include "nn/ops/common.h"
+#include "nn/ops/layer_row.h"
 #include "nn/kernels/fast.h"
 
 #include <math.h>
@@ -37,7 +38,7 @@ static sonde_err softmax_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                sonde_diag *diag)
 {
     SONDE__TRY(sonde__op_expect_float(&call->in[0].shape, "input", diag));
-    SONDE__TRY(sonde__op_expect_axis(&attrs->axis, call->in[0].shape.rank, diag));
+    SONDE__TRY(sonde__op_expect_axis(&attrs->along.axis, call->in[0].shape.rank, diag));
     call->out[0].shape = call->in[0].shape;
     return SONDE_OK;
 }
@@ -49,7 +50,7 @@ static sonde_err softmax_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs
 
     SONDE__TRY(sonde__op_expect_float(y, "output", diag));
     SONDE__TRY(sonde__op_expect_shape(&call->in[0].shape, y, "output gradient", diag));
-    SONDE__TRY(sonde__op_expect_axis(&attrs->axis, y->rank, diag));
+    SONDE__TRY(sonde__op_expect_axis(&attrs->along.axis, y->rank, diag));
     call->out[0].shape = *y;
     return SONDE_OK;
 }
@@ -74,7 +75,7 @@ static void max_and_sum(const sonde__operand *x, const lines *l, int64_t start,
 
 static void softmax_run(const sonde__op_call *call, int part, int parts)
 {
-    const lines l = lines_of(&call->in[0].shape, call->attrs->axis);
+    const lines l = lines_of(&call->in[0].shape, call->attrs->along.axis);
 
     (void)part, (void)parts;
     for (int64_t line = 0; line < l.count; line++) {
@@ -91,27 +92,18 @@ static void softmax_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(softmax, sonde__kernel_softmax_fast)
-
-static void softmax_gradient(const sonde__op_gradient_context *context)
-{
-    const sonde__op_value in[] = {context->grad_out[0], context->out[0]};
-
-    context->grad_in[0] =
-        sonde__op_emit(context->graph, &sonde__op_softmax_grad, context->attrs, in, 2);
-}
-
 const sonde__op_kind sonde__op_softmax = {
     .name = "Softmax",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(along, 1, 1, 1),
     .infer = softmax_infer,
-    .gradient = softmax_gradient,
-    .kernels = softmax_kernels,
+    .backward = {&sonde__op_softmax_grad, "dA"},
+    SONDE__REFERENCE(softmax_run),
+    .fast = sonde__kernel_softmax_fast,
 };
 
 static void log_softmax_run(const sonde__op_call *call, int part, int parts)
 {
-    const lines l = lines_of(&call->in[0].shape, call->attrs->axis);
+    const lines l = lines_of(&call->in[0].shape, call->attrs->along.axis);
 
     (void)part, (void)parts;
     for (int64_t line = 0; line < l.count; line++) {
@@ -128,22 +120,13 @@ static void log_softmax_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(log_softmax, sonde__kernel_log_softmax_fast)
-
-static void log_softmax_gradient(const sonde__op_gradient_context *context)
-{
-    const sonde__op_value in[] = {context->grad_out[0], context->out[0]};
-
-    context->grad_in[0] = sonde__op_emit(context->graph, &sonde__op_log_softmax_grad,
-                                         context->attrs, in, 2);
-}
-
 const sonde__op_kind sonde__op_log_softmax = {
     .name = "LogSoftmax",
-    SONDE__OPERANDS(1, 1, 1),
+    SONDE__OPERANDS(along, 1, 1, 1),
     .infer = softmax_infer,
-    .gradient = log_softmax_gradient,
-    .kernels = log_softmax_kernels,
+    .backward = {&sonde__op_log_softmax_grad, "dA"},
+    SONDE__REFERENCE(log_softmax_run),
+    .fast = sonde__kernel_log_softmax_fast,
 };
 
 /* --- gradients ---------------------------------------------------------------------- */
@@ -151,7 +134,7 @@ const sonde__op_kind sonde__op_log_softmax = {
 static void softmax_grad_run(const sonde__op_call *call, int part, int parts)
 {
     const sonde__operand *dy = &call->in[0], *y = &call->in[1];
-    const lines l = lines_of(&y->shape, call->attrs->axis);
+    const lines l = lines_of(&y->shape, call->attrs->along.axis);
 
     (void)part, (void)parts;
     for (int64_t line = 0; line < l.count; line++) {
@@ -173,19 +156,18 @@ static void softmax_grad_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(softmax_grad, sonde__kernel_softmax_grad_fast)
-
 const sonde__op_kind sonde__op_softmax_grad = {
     .name = "SoftmaxGrad",
-    SONDE__OPERANDS(2, 2, 1),
+    SONDE__OPERANDS(along, 2, 2, 1),
     .infer = softmax_grad_infer,
-    .kernels = softmax_grad_kernels,
+    SONDE__REFERENCE(softmax_grad_run),
+    .fast = sonde__kernel_softmax_grad_fast,
 };
 
 static void log_softmax_grad_run(const sonde__op_call *call, int part, int parts)
 {
     const sonde__operand *dy = &call->in[0], *y = &call->in[1];
-    const lines l = lines_of(&y->shape, call->attrs->axis);
+    const lines l = lines_of(&y->shape, call->attrs->along.axis);
 
     (void)part, (void)parts;
     for (int64_t line = 0; line < l.count; line++) {
@@ -205,11 +187,27 @@ static void log_softmax_grad_run(const sonde__op_call *call, int part, int parts
     }
 }
 
-SONDE__KERNELS(log_softmax_grad, sonde__kernel_log_softmax_grad_fast)
-
 const sonde__op_kind sonde__op_log_softmax_grad = {
     .name = "LogSoftmaxGrad",
-    SONDE__OPERANDS(2, 2, 1),
+    SONDE__OPERANDS(along, 2, 2, 1),
     .infer = softmax_grad_infer,
-    .kernels = log_softmax_grad_kernels,
+    SONDE__REFERENCE(log_softmax_grad_run),
+    .fast = sonde__kernel_log_softmax_grad_fast,
 };
+
+/* --- layers ----------------------------------------------------------------------------- */
+
+#define DIM SONDE__FIELD_DIM("dim", along.axis, 1.0)
+
+const sonde__op_layer sonde__layer_softmax = {.name = "softmax",
+                                              .kind = &sonde__op_softmax,
+                                              .inputs = 1,
+                                              .fields = {DIM},
+                                              .help =
+                                                  "exp(x) / the sum of exp(x) along dim"};
+
+const sonde__op_layer sonde__layer_log_softmax = {.name = "log_softmax",
+                                                  .kind = &sonde__op_log_softmax,
+                                                  .inputs = 1,
+                                                  .fields = {DIM},
+                                                  .help = "the logarithm of softmax"};

@@ -12,7 +12,6 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "base/point.h"
-#include "nn/graph/stored_tensors.h"
 
 #include <sonde/safetensors.h>
 

@@ -248,7 +248,7 @@ static sonde_err print_value(sonde_nn_session *session, sonde_printer *printer,
         SONDE__TRY_GO(sonde_printer_title(printer, id, title, diag));
     }
     tap.what = what;
-    tap.when[session->mode] = sonde_schedule_always();
+    tap.when[session->mode] = sonde_schedule_every(1);
     err = sonde_observer_add(session->observer, &tap, NULL, diag);
 error:
     sonde_selector_destroy(what);

@@ -5,7 +5,7 @@
 #include "base/given.h"
 #include "base/memory.h"
 #include "base/whole_file.h"
-#include "nn/graph/graph_packed.h"
+#include "nn/graph/graph.h"
 #include "nn/run/plan_object.h"
 
 #include <string.h>

@@ -31,7 +31,6 @@ void *sonde__session_buffer_data(const execution *run, const sonde__plan_buffer 
 static void *find_data(const execution *run, const sonde__plan_showing *showing)
 {
     sonde__plan *plan = run->plan;
-    const sonde__op_kernel *const *kernels = sonde__op_reorder.kernels();
     sonde__op_call call = {.in_count = 1, .out_count = 1};
     const sonde__plan_buffer *buffer = NULL;
 
@@ -49,10 +48,7 @@ static void *find_data(const execution *run, const sonde__plan_showing *showing)
     call.in[0].layout = buffer->layout;
     call.in[0].data = buffer->data;
     call.out[0].data = plan->show_scratch;
-    while (kernels[0]->accepts != NULL && !kernels[0]->accepts(&call)) {
-        kernels++;
-    }
-    kernels[0]->run(&call, 0, 1);
+    sonde__op_first_kernel(&sonde__op_reorder, &call)->run(&call, 0, 1);
     return plan->show_scratch;
 }
 

@@ -6,6 +6,7 @@
 #include "base/macros.h"
 #include "base/point.h"
 
+#include <sonde/json.h>
 #include <sonde/log.h>
 
 #include <stdio.h>
@@ -71,19 +72,28 @@ static const char *any_given(const sonde_nn_job_record *record)
 static sonde_err configure(const sonde_nn_job_record *record, sonde_hook *hook,
                            sonde_diag *diag)
 {
-    sonde_save_config config = sonde_save_config_unset();
+    sonde_text text = {0};
+    sonde_json json = {.text = &text};
 
+    if (record->every == 0 && record->include.count == 0) {
+        return SONDE_OK;
+    }
+    sonde_json_object(&json, NULL);
     if (record->every > 0) {
-        config.every = record->every;
-        SONDE__TRY(sonde_hook_save(hook, NULL, -1, &config, diag));
+        sonde_json_int(&json, "every", record->every);
     }
     if (record->include.count > 0) {
-        SONDE__TRY(sonde_hook_add_collection(hook, "default", diag));
+        sonde_json_list(&json, "include");
+        for (size_t i = 0; i < record->include.count; i++) {
+            sonde_json_string(&json, NULL, record->include.text[i]);
+        }
+        sonde_json_end(&json);
     }
-    for (size_t i = 0; i < record->include.count; i++) {
-        SONDE__TRY(sonde_hook_include(hook, "default", record->include.text[i], diag));
-    }
-    return SONDE_OK;
+    sonde_json_end(&json);
+    const sonde_err err = text.failed ? sonde__fail_nomem(diag, "a hook")
+                                      : sonde_hook_configure(hook, text.data, diag);
+    sonde_text_fini(&text);
+    return err;
 }
 
 sonde_err sonde__train_hook_open(const sonde_nn_trainer *trainer, sonde_hook **out,

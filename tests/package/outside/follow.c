@@ -38,7 +38,7 @@ int main(int argc, char **argv)
                        sonde_vitals_get(&vitals, SONDE_STAT_MEAN));
             }
         }
-        sonde_trial_free(steps);
+        sonde_release(steps);
         sonde_trial_describe(trial, &info);
     } while (info.status == SONDE_RUN_RUNNING);
     sonde_trial_close(trial);

@@ -10,7 +10,6 @@
 #include "base/table.h"
 #include "observe/tensor_roles.h"
 #include "rules/context.h"
-#include "rules/outputs.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -39,13 +39,11 @@
 
 enum { WEIGHTS, GRADIENTS, LOSSES }; /* needs */
 enum { LASTING = 4, MOVES = 3, LONG = 8 /* shorter rows are equal by chance */ };
-#define ALIKE 1e-4 /* of magnitudes */
 
 typedef struct symmetric {
     double share;
     int64_t patience, steps, looked;
     size_t linked;
-    bool twins_known; /* of this step */
 } symmetric;
 
 typedef struct row {
@@ -61,9 +59,9 @@ typedef struct tensor_memory {
     size_t gradient;
     size_t first; /* of the weights of its module and shape; SIZE_MAX: it has no module */
     size_t bias;  /* for each of its units; SIZE_MAX: none */
-    bool varies;  /* of the first: at this step the elements of one of them differ */
-    bool stuck;   /* suspected as one of half of all weights */
-    bool free;    /* its rows are no units */
+    int64_t varied; /* of the first: the last look at which the elements of one differ */
+    bool stuck;     /* suspected as one of half of all weights */
+    bool free;      /* its rows are no units */
     int64_t seen_raw, seen_vitals, zero;
     double percent; /* of this step; -1: no raw value, or too few of one magnitude */
     double equal;   /* of rows of this step, whatever their size; -1: no raw value */
@@ -155,7 +153,6 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     double values[SONDE__CHUNK];
     double nonzero = 0.0, sum = 0.0, square = 0.0, lasting = 0.0;
     int64_t at = 0;
-    bool finite = true;
     const bool rough = sonde__rule_suspects(run, tensor);
 
     if (seen->view == NULL || seen->view->rank < 2 || seen->view->shape[0] != rows ||
@@ -171,16 +168,13 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     sonde__builtin_reader reader = sonde__builtin_read(seen->view);
     for (size_t n = 0; (n = sonde__builtin_next(&reader, values)) > 0;) {
         for (size_t i = 0; i < n; i++, at++) {
-            union {
-                double value;
-                uint64_t bits;
-            } element = {.value =
-                             (rough ? rounded(values[i]) : values[i]) + 0.0}; /* no -0 */
-            uint64_t *hash = &memory->rows[at / length].hash;
+            const double value =
+                (rough ? rounded(values[i]) : values[i]) + 0.0; /* no -0 */
+            uint64_t *hash = &memory->rows[at / length].hash, bits;
 
-            finite = finite && isfinite(values[i]);
-            if (element.bits != 0 || *hash != 0) {
-                *hash = (*hash ^ (element.bits + (uint64_t)(at % length))) *
+            memcpy(&bits, &value, sizeof bits);
+            if (bits != 0 || *hash != 0) {
+                *hash = (*hash ^ (bits + (uint64_t)(at % length))) *
                             UINT64_C(0x9E3779B97F4A7C15) +
                         1;
             }
@@ -189,10 +183,10 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
             square += values[i] * values[i];
         }
     }
-    if (!finite) {
+    if (!isfinite(sum)) {
         return; /* NonFinite's */
     }
-    const bool quick = sum * sum < (1.0 - ALIKE) * nonzero * square;
+    const bool quick = sum * sum < (1.0 - 1e-4) * nonzero * square; /* magnitudes */
     memory->equal = duplicates(memory, (size_t)rows, &lasting);
     memory->lasting = lasting >= state->share ? memory->lasting + 1 : 0;
     if (length >= LONG && (quick || memory->lasting + 1 >= state->patience)) {
@@ -245,12 +239,11 @@ static void link_twins(sonde_rule_run *run)
     size_t used = 0;
     member *members = sonde__calloc(sonde__builtin_count(run), sizeof *members);
 
-    SONDE__EACH (run, t) {
+    SONDE__EACH_OF (run, t, WEIGHTS) {
         const sonde_tensor_info *info = sonde_rule_info(run, t->id);
         const char *dot = strrchr(info->name, '.');
 
-        ((tensor_memory *)t->memory)->first = SIZE_MAX;
-        if (members != NULL && t->need == WEIGHTS && dot != NULL) {
+        if (members != NULL && dot != NULL) {
             members[used++] = (member){info, (size_t)(dot - info->name) + 1,
                                        sonde__builtin_index(run, t)};
         }
@@ -259,9 +252,7 @@ static void link_twins(sonde_rule_run *run)
         sonde_rule_fail(run, "out of memory");
         return;
     }
-    if (used > 0) {
-        qsort(members, used, sizeof *members, by_module);
-    }
+    qsort(members, used, sizeof *members, by_module);
     for (size_t i = 0, head = 0; i < used; i++) {
         head = by_module(&members[head], &members[i]) == 0 ? head : i;
         memory_at(run, members[i].index)->first = members[head].index;
@@ -290,25 +281,21 @@ static name_parts split(const char *name)
     return parts;
 }
 
-/* Whether b holds a bias for each of the units of a: of the same module, number and
- * dimensions, but for the last one. */
+/* Whether b, of biases, holds one for each of the units of a: of the same module, number
+ * and dimensions, but for the last one. */
 static bool is_bias_for(const sonde_tensor_info *a, const sonde_tensor_info *b)
 {
     const name_parts x = split(a->name), y = split(b->name);
 
-    return a->rank > 2 && a->rank == b->rank && a != b &&
+    return a->rank == b->rank && a != b &&
            memcmp(a->shape, b->shape, (size_t)(a->rank - 1) * sizeof *a->shape) == 0 &&
            x.module == y.module && strncmp(a->name, b->name, x.module) == 0 &&
-           strcmp(a->name + x.word, b->name + y.word) == 0 &&
-           sonde__strcasestr(b->name + y.module, "bias") != NULL;
+           strcmp(a->name + x.word, b->name + y.word) == 0;
 }
 
 /* Finds the weights that are biases of the units of others. */
 static void link_biases(sonde_rule_run *run)
 {
-    SONDE__EACH (run, t) {
-        ((tensor_memory *)t->memory)->bias = SIZE_MAX;
-    }
     SONDE__EACH_OF (run, bias, WEIGHTS) {
         const sonde_tensor_info *info = sonde_rule_info(run, bias->id);
 
@@ -331,35 +318,6 @@ static bool has_biases(sonde_rule_run *run, const tensor_memory *memory)
 
     return v != NULL && sonde__builtin_bad(v) == 0 && v->zero < v->count &&
            !is_constant(v);
-}
-
-/* Notes, of this step, the modules and shapes with a weight whose elements differ. */
-static void find_twins(sonde_rule_run *run)
-{
-    SONDE__EACH (run, t) {
-        ((tensor_memory *)t->memory)->varies = false;
-    }
-    SONDE__EACH (run, t) {
-        const size_t first = ((tensor_memory *)t->memory)->first;
-
-        sonde__rule_count_comparison(run);
-        if (first != SIZE_MAX && t->vitals != NULL && !is_constant(t->vitals)) {
-            memory_at(run, first)->varies = true;
-        }
-    }
-}
-
-/* Whether the module of a constant weight has another of the same shape whose elements
- * differ. */
-static bool has_twin(sonde_rule_run *run, const tensor_memory *memory)
-{
-    symmetric *state = sonde_rule_state(run);
-
-    if (!state->twins_known) {
-        find_twins(run);
-        state->twins_known = true;
-    }
-    return memory->first != SIZE_MAX && memory_at(run, memory->first)->varies;
 }
 
 /* --- the rule ---------------------------------------------------------------------- */
@@ -390,6 +348,7 @@ static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
     tensor_memory *memory = t->memory;
 
     memory->percent = memory->equal = -1.0;
+    memory->first = memory->bias = SIZE_MAX;
     if (t->need != WEIGHTS) {
         return SONDE_OK;
     }
@@ -405,9 +364,10 @@ static const sonde__builtin_link links[] = {
     {WEIGHTS, GRADIENTS, offsetof(tensor_memory, gradient), NULL}};
 
 /* The number of weights that are 0 with a gradient of 0. Sets *trained to the number that
- * have a gradient. */
-static size_t count_stuck(sonde_rule_run *run, size_t *trained)
+ * have a gradient, and notes the modules and shapes with a weight whose elements differ. */
+static size_t survey(sonde_rule_run *run, size_t *trained)
 {
+    const symmetric *state = sonde_rule_state(run);
     size_t stuck = 0;
 
     SONDE__EACH_SEEN (run, t, WEIGHTS) {
@@ -415,8 +375,12 @@ static size_t count_stuck(sonde_rule_run *run, size_t *trained)
         const sonde_vitals *w = t->vitals;
         const sonde_vitals *g = sonde__builtin_seen_at(run, memory->gradient);
 
+        sonde__rule_count_comparison(run);
         *trained += g != NULL;
         stuck += g != NULL && w->zero == w->count && g->zero == g->count;
+        if (memory->first != SIZE_MAX && !is_constant(w)) {
+            memory_at(run, memory->first)->varied = state->looked;
+        }
     }
     return stuck;
 }
@@ -487,13 +451,15 @@ static void judge(sonde_rule_run *run, const sonde_rule_tensor *t, size_t traine
         percent = alike(run, t, trained > 0, most) ? 100.0 : percent;
     }
     const bool stuck = most && memory->zero > 0;
+    const bool has_twin = memory->first != SIZE_MAX &&
+                          memory_at(run, memory->first)->varied == state->looked;
 
     if (has_biases(run, memory)) {
         sonde__rule_withdraw(run, t);
     } else if (sonde__rule_suspects(run, t)) {
         follow(run, t, equal);
     } else if (percent >= state->share && percent > 0.0 &&
-               !(v != NULL && is_constant(v) && has_twin(run, memory)) &&
+               !(v != NULL && is_constant(v) && has_twin) &&
                sonde__rule_report(
                    run, t,
                    memory->free ? &alike_rows
@@ -510,20 +476,20 @@ static void judge(sonde_rule_run *run, const sonde_rule_tensor *t, size_t traine
 static void step(sonde_rule_run *run)
 {
     symmetric *state = sonde_rule_state(run);
-    size_t trained = 0, stuck = 0;
+    size_t trained = 0;
 
     if (sonde__builtin_relink(run, &state->linked, links, SONDE_COUNT_OF(links))) {
         link_twins(run);
         link_biases(run);
     }
-    state->twins_known = false;
     if (state->looked >= state->steps && sonde__rule_only_losses(run) &&
         !sonde__rule_any_waits(run)) {
         return; /* no suspicion is followed */
     }
-    stuck = state->looked++ < state->steps ? count_stuck(run, &trained) : 0;
+    const bool early = ++state->looked <= state->steps;
+    const size_t stuck = survey(run, &trained);
     SONDE__EACH_OF (run, t, WEIGHTS) {
-        judge(run, t, trained, stuck > 0 && 2 * stuck >= trained);
+        judge(run, t, early ? trained : 0, early && stuck > 0 && 2 * stuck >= trained);
     }
 }
 

@@ -228,8 +228,8 @@ static bool was_nonzero(const sonde_rule_run *run, uint32_t id)
         was = sonde_vitals_are_norms(&vitals[i]) ? vitals[i].abs_max > 0.0
                                                  : vitals[i].zero < vitals[i].count;
     }
-    sonde_trial_free(steps);
-    sonde_trial_free(vitals);
+    sonde_release(steps);
+    sonde_release(vitals);
     return was;
 }
 
