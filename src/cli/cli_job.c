@@ -131,12 +131,9 @@ static sonde_err draw_stand_in(const char *name, sonde_diag *diag)
     const sonde_nn_synth_options synth = {.size = sizeof synth, .seed = 0};
     sonde_nn_dataset *test = NULL;
     char path[4096];
-    sonde_err err = sonde_nn_data_cache(name, path, sizeof path, diag);
 
+    SONDE__TRY(sonde_nn_data_cache(name, path, sizeof path, diag));
     /* the test set is written last */
-    if (err != SONDE_OK) {
-        return err;
-    }
     if (sonde_nn_dataset_open(
             path, SONDE_OPTIONS(sonde_nn_dataset, .name = name, .split = SONDE_NN_TEST),
             &test, NULL) == SONDE_OK) {

@@ -92,19 +92,15 @@ static sonde_err transform(prediction *run, sonde_nn_sample *sample, sonde_diag 
 {
     const size_t scratch = sonde_nn_pipeline_get_info(run->pipeline).scratch;
     void *room = scratch > 0 ? aligned_alloc(16, (scratch + 15) / 16 * 16) : NULL;
-    sonde_err err = sonde_nn_dataset_get(run->image, 0, NULL, sample, diag);
+    sonde_err err = SONDE_OK;
 
     run->input = aligned_alloc(
         64, (sonde_nn_pipeline_get_info(run->pipeline).bytes + 63) / 64 * 64);
-    if (err != SONDE_OK) {
-        goto done;
-    }
     if (run->input == NULL || (scratch > 0 && room == NULL)) {
         err = diag->err = SONDE_ENOMEM;
-    }
-    if (err != SONDE_OK) {
         goto done;
     }
+    SONDE__TRY_DONE(sonde_nn_dataset_get(run->image, 0, NULL, sample, diag));
     err = sonde_nn_pipeline_run(run->pipeline, sample, 0, 0, 0, room, run->input, diag);
 
 done:

@@ -260,18 +260,6 @@ static void on_scored(void *user, const sonde_nn_score *score,
     }
 }
 
-static void on_warning(void *user, const char *text)
-{
-    (void)user;
-    cli_warn("%s", text);
-}
-
-static bool is_interrupted(void *user)
-{
-    (void)user;
-    return cli_interrupted();
-}
-
 static sonde_err open_data(void *user, sonde_nn_split split, sonde_nn_dataset **out,
                            sonde_diag *diag)
 {
@@ -334,28 +322,29 @@ static sonde_err set_options(const training *run, sonde_diag *diag)
 static sonde_err make_trainer(training *run, const char *job, sonde_diag *diag)
 {
     const train_values *asked = run->asked;
-    const sonde_nn_trainer_options options = {.size = sizeof options,
-                                              .events = {.user = run,
-                                                         .begin = on_begin,
-                                                         .epoch_begin = on_epoch_begin,
-                                                         .step = on_step,
-                                                         .evaluating = on_evaluating,
-                                                         .epoch_end = on_epoch_end,
-                                                         .checkpoint = on_checkpoint,
-                                                         .saved = on_saved,
-                                                         .finding = on_finding,
-                                                         .acted = on_acted,
-                                                         .stopped = on_stopped,
-                                                         .scored = on_scored,
-                                                         .warning = on_warning,
-                                                         .interrupted = is_interrupted},
-                                              .out = run->out,
-                                              .resume = asked->resume,
-                                              .no_evaluation = asked->no_eval,
-                                              .ranks = run->ranks,
-                                              .program = "sonde train",
-                                              .run_model = cli_job_built_in(job),
-                                              .open_data = open_data};
+    const sonde_nn_trainer_options options = {
+        .size = sizeof options,
+        .events = {.user = run,
+                   .begin = on_begin,
+                   .epoch_begin = on_epoch_begin,
+                   .step = on_step,
+                   .evaluating = on_evaluating,
+                   .epoch_end = on_epoch_end,
+                   .checkpoint = on_checkpoint,
+                   .saved = on_saved,
+                   .finding = on_finding,
+                   .acted = on_acted,
+                   .stopped = on_stopped,
+                   .scored = on_scored,
+                   .warning = cli_on_warning,
+                   .interrupted = cli_is_interrupted},
+        .out = run->out,
+        .resume = asked->resume,
+        .no_evaluation = asked->no_eval,
+        .ranks = run->ranks,
+        .program = "sonde train",
+        .run_model = cli_job_built_in(job),
+        .open_data = open_data};
 
     SONDE__TRY(sonde_nn_trainer_create_for_job(run->job, &options, &run->trainer, diag));
     if (sonde_nn_trainer_get_info(run->trainer).actions != NULL) {
@@ -397,7 +386,7 @@ static sonde_err join_ranks(training *run, sonde_diag *diag)
     if (sonde_nn_ranks_started() == 1) {
         return SONDE_OK;
     }
-    SONDE__TRY(sonde_nn_ranks_join(is_interrupted, NULL, &run->ranks, diag));
+    SONDE__TRY(sonde_nn_ranks_join(cli_is_interrupted, NULL, &run->ranks, diag));
     cli_set_rank(sonde_nn_ranks_rank(run->ranks));
     if (sonde_nn_ranks_rank(run->ranks) == 0) {
         return SONDE_OK;

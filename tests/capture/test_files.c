@@ -249,7 +249,7 @@ static void test_smdebug_never_filled(void **state)
 }
 
 /* A hook is configured further by parts of a file, which hold no options of the run. */
-static void test_parts(void **state)
+static void test_bad_parts(void **state)
 {
     static const struct {
         const char *text, *found;
@@ -268,8 +268,14 @@ static void test_parts(void **state)
             assert_string_equal(diag.found, bad[i].found);
         }
     }
-    finish(hook); /* what was before a mistake stays: a collection without includes */
-    hook = parse("dry_run: true", NULL);
+    finish(hook);
+}
+
+static void test_good_parts(void **state)
+{
+    sonde_hook *hook = parse("path: runs/parts", NULL);
+
+    (void)state;
     assert_int_equal(sonde_hook_configure(hook, "every: 3", NULL), SONDE_OK);
     assert_int_equal(
         sonde_hook_configure(
@@ -459,7 +465,8 @@ int main(void)
         cmocka_unit_test_setup(test_smdebug, journal_reset),
         cmocka_unit_test_setup(test_smdebug_gaps, journal_reset),
         cmocka_unit_test_setup(test_smdebug_never_filled, journal_reset),
-        cmocka_unit_test_setup(test_parts, journal_reset),
+        cmocka_unit_test_setup(test_bad_parts, journal_reset),
+        cmocka_unit_test_setup(test_good_parts, journal_reset),
         cmocka_unit_test_setup(test_reductions, journal_reset),
         cmocka_unit_test_setup(test_mistakes, journal_reset),
         cmocka_unit_test_setup(test_load, journal_reset),

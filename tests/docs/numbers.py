@@ -69,7 +69,7 @@ LIMITS = [
     ("../include/sonde/recorder.h", "without progress; 0: # s; INFINITY", RECORD + "writer.h", "SONDE__RECORD_WAIT #.0"),
     ("../include/sonde/recorder.h", "zstd level #, bytes shuffled", RECORD + "record_tensors.c", "LEVEL = #,"),
     ("../include/sonde/recorder.h", "long create (# s longer) and close", RECORD + "recorder_spool.c", "SLOW #.0"),
-    ("../include/sonde/hook.h", "A collection that is saved; at most #.", "src/core/observe/collections.h", "SONDE__MOST_COLLECTIONS = #"),
+    ("../include/sonde/hook.h", "at most # collections.", "src/core/observe/collections.h", "SONDE__MOST_COLLECTIONS = #"),
     ("python.md", "| weights | the first # steps of a mode", "src/core/rules/builtin/builtin.h", CLOSELY + ".first = #,"),
     ("python.md", "a tensor of more than # elements", "python/extension/python_late.c", "SMALL = #,"),
     ("python.md", "The first # steps of a kind are observed unless", "src/core/observe/schedule.c", "FIRST_OF_ROLE = #"),

@@ -4,11 +4,11 @@
  * Order of calls
  *     create; anchors, taps, prints, a hook; compile; run, run, run ...; destroy
  *
- * A training session holds the optimiser's state and changes the model's parameters in
+ * A training session owns the optimizer's state and changes the model's parameters in
  * place; an inference session uses the same parameters. A session is idle between calls
  * of run. After compile nothing is allocated.
  *
- * One call of a training session is D steps; a step is one weight update and takes G
+ * One call of a training session is D steps; a step is one weight update, computed from G
  * micro-batches on each of R replicas. One call of an inference session is D steps of one
  * micro-batch on each replica.
  *
@@ -171,16 +171,17 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_anchor(sonde_nn_session *sess
                                                           const char *tensor_name,
                                                           sonde_anchor_mode mode,
                                                           int period, sonde_diag *diag);
-/* Any tap, resolved by compile. selector.h describes the selector. sink is borrowed until
- * destroy. The schedule applies to the session's own mode. */
+/* Adds a tap, resolved by compile. selector.h describes the selector. sink is borrowed
+ * until destroy. The schedule applies to the session's mode. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_tap(sonde_nn_session *session,
                                                        const char *selector,
                                                        const sonde_schedule *schedule,
                                                        unsigned how, sonde_sink *sink,
                                                        sonde_diag *diag);
-/* Parameters with numbers of their own: copied, rate apart. Groups are asked in the order
- * in which they are added; SONDE_NN_GROUPS_MOST at most. compile refuses a group that selects
- * no parameter (SONDE_ENOTFOUND). SONDE_EINVAL: numbers out of range, or no name or selector.
+/* Adds a group of parameters with different optimizer numbers; group is copied. A
+ * parameter belongs to the first group, in order of adding, that selects it. At most
+ * SONDE_NN_GROUPS_MOST groups. compile refuses a group that selects no parameter
+ * (SONDE_ENOTFOUND). SONDE_EINVAL: numbers out of range, or no name or selector.
  * SONDE_EEXIST: another group has the name. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_add_group(sonde_nn_session *session,
                                                              const sonde_nn_group *group,
@@ -198,12 +199,12 @@ sonde_nn_session_attach_control(sonde_nn_session *session, sonde_control *contro
                                 const char *checkpoints, sonde_diag *diag);
 /* --- compile ------------------------------------------------------------------------ */
 
-/* Reports all configuration errors; after a failure the session may be destroyed, or get
- * other options and be compiled again. Cost: milliseconds. */
+/* Compiles the session and reports all configuration errors. After a failure, destroy the
+ * session, or change its options and compile again. Cost: milliseconds. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_compile(sonde_nn_session *session,
                                                            sonde_diag *diag);
 
-/* Names and metadata of everything that can be observed; borrowed; NULL before
+/* Returns names and metadata of all tensors that can be observed, borrowed; NULL before
  * compile. */
 SONDE_API const sonde_catalogue *
 sonde_nn_session_catalogue(const sonde_nn_session *session);
@@ -217,7 +218,7 @@ typedef struct sonde_nn_latency {
 typedef struct sonde_nn_session_info {
     size_t arena_bytes;  /* of all values of all replicas, reused over their lives */
     size_t largest_live; /* the most bytes alive at once: a floor for the arena */
-    size_t state_bytes;  /* of the optimiser and of accumulated gradients */
+    size_t state_bytes;  /* of the optimizer and of accumulated gradients */
     size_t op_count;     /* executed a step */
     int threads;         /* of all replicas */
     double compile_seconds;
@@ -231,7 +232,7 @@ typedef struct sonde_nn_session_info {
     size_t output_count; /* of a call, with the loss of a session for training */
     sonde_nn_latency latency;
 } sonde_nn_session_info;
-/* SONDE_ESTATE: the session is not compiled. */
+/* Describes a compiled session. SONDE_ESTATE: it is not compiled. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_describe(
     const sonde_nn_session *session, sonde_nn_session_info *info, sonde_diag *diag);
 
@@ -245,11 +246,11 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_dump(sonde_nn_session *sessio
 /* --- run ---------------------------------------------------------------------------- */
 
 /*
- * One call. inputs has one view for each of the model's inputs that the session needs, in
- * order (an inference session needs no target), with leading dimension batch_size D G R
- * and contiguous; borrowed for the call. Compiles first unless compiled. A wrong count,
- * shape or dtype, or a target outside its classes, is an error with expected and found;
- * nothing is run.
+ * Runs one call. inputs has one contiguous view for each of the model's inputs that the
+ * session needs, in order (an inference session needs no target), with leading dimension
+ * batch_size D G R; borrowed for the call. Compiles the session if it is not compiled. A
+ * wrong count, shape or dtype, or a target outside its classes, is an error with expected
+ * and found; then no step runs.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_run(sonde_nn_session *session,
                                                        const sonde_view *inputs,
@@ -260,20 +261,21 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_run(sonde_nn_session *session
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_output(const sonde_nn_session *session,
                                                           size_t i, sonde_view *view,
                                                           sonde_diag *diag);
-/* The values of an anchor in the last call. SONDE_ENOTFOUND: no anchor has this name. */
+/* Returns the values of an anchor in the last call, borrowed until the next call.
+ * SONDE_ENOTFOUND: no anchor has this name. */
 SONDE_API SONDE_CHECKED sonde_err
 sonde_nn_session_anchored(const sonde_nn_session *session, const char *user_name,
                           sonde_view *view, sonde_diag *diag);
-/* The mean loss of all steps and micro-batches of the last call of run, whatever the
+/* Returns the mean loss of all steps and micro-batches of the last call of run, in any
  * output mode. SONDE_ESTATE: before the first call, and in a session for inference. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_loss(const sonde_nn_session *session,
                                                         double *loss, sonde_diag *diag);
 /* Serves requests without a call of run, for loops that must react at once. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_heed(sonde_nn_session *session,
                                                         sonde_diag *diag);
-/* The request that stopped the session; NULL if none did. */
+/* Returns the request that stopped the session; NULL if none did. */
 SONDE_API const sonde_request *sonde_nn_session_stopped(const sonde_nn_session *session);
-/* Steps done so far; the next step has this number. */
+/* Returns the number of steps done, which is the number of the next step. */
 SONDE_API int64_t sonde_nn_session_step(const sonde_nn_session *session);
 
 /* Takes effect at the next call. group NULL: the default. SONDE_ENOTFOUND: no group has this
@@ -283,8 +285,8 @@ SONDE_API SONDE_CHECKED sonde_err
 sonde_nn_session_set_optimizer(sonde_nn_session *session, const char *group,
                                const sonde_nn_optimizer *optimizer, sonde_diag *diag);
 
-/* Parameters, buffers, optimiser state and step counters in one safetensors file; a resumed run
- * equals an uninterrupted one bit for bit. */
+/* Save and load parameters, buffers, optimizer state and step counters as one safetensors
+ * file. A resumed training equals an uninterrupted one bit for bit. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_save(const sonde_nn_session *session,
                                                         const char *path,
                                                         sonde_diag *diag);
@@ -293,22 +295,21 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_load(sonde_nn_session *sessio
                                                         sonde_diag *diag);
 
 /*
- * Detaches and attaches: gives a session the optimiser's state, the loss scale and the step of
- * another session for training of the same model, which is compiled and may be destroyed
- * after it. The parameters are the model's own, so training continues as if it were one
- * session, bit for bit; options (batch, accumulation, replicas, threads, taps) may differ.
- * Compiles the session first unless compiled. A session that is destroyed loses its
- * optimiser's state unless it was saved or carried. SONDE_EINVAL: another model, kind of
- * optimiser or set of states, or inference; nothing has changed. SONDE_ESTATE: last is not
- * compiled. Cost: a copy of the state.
+ * Copies the optimizer's state, the loss scale and the step of last, another compiled
+ * training session of the same model, to session. Training continues as in one session,
+ * bit for bit; options (batch, accumulation, replicas, threads, taps) may differ. Compiles
+ * session if it is not compiled. last may be destroyed afterwards; a destroyed session
+ * loses its optimizer state unless it was saved or carried. SONDE_EINVAL: another model,
+ * kind of optimizer or set of states, or inference; then nothing has changed.
+ * SONDE_ESTATE: last is not compiled. Cost: a copy of the state.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_carry(sonde_nn_session *session,
                                                          const sonde_nn_session *last,
                                                          sonde_diag *diag);
 
-/* Gives every rank the parameters, buffers, optimiser's state and step of rank 0; all ranks.
- * Compiles first unless compiled. SONDE_EINVAL: networks, options or optimisers of the ranks
- * differ. Does nothing without ranks. */
+/* Copies the parameters, buffers, optimizer state and step of rank 0 to every rank; all
+ * ranks must call it. Compiles the session if it is not compiled. SONDE_EINVAL: networks,
+ * options or optimizers of the ranks differ. Does nothing without ranks. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_share(sonde_nn_session *session,
                                                          sonde_diag *diag);
 
@@ -323,7 +324,7 @@ typedef struct sonde_nn_checkpoint_info {
     int64_t epoch_calls; /* 0: not known */
     sonde_nn_float dtype;
 } sonde_nn_checkpoint_info;
-/* SONDE_EFORMAT: the file is no checkpoint. */
+/* Describes a checkpoint. SONDE_EFORMAT: the file is not a checkpoint. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_checkpoint_describe(
     const char *path, sonde_nn_checkpoint_info *info, sonde_diag *diag);
 

@@ -224,12 +224,10 @@ static sonde_err walk_steps(const row_walk *walk, sonde_export_row *row, sonde_d
     const sonde_export_options *options = walk->work->options;
     int64_t *steps = NULL;
     size_t count = 0;
-    sonde_err err = sonde_trial_tensor_steps(walk->work->trial, row->id, options->mode,
-                                             walk->how, &steps, &count, diag);
+    sonde_err err = SONDE_OK;
 
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_trial_tensor_steps(walk->work->trial, row->id, options->mode,
+                                        walk->how, &steps, &count, diag));
     for (size_t i = 0; i < count; i++) {
         if (steps[i] < options->begin ||
             (options->end != 0 && steps[i] >= options->end)) {

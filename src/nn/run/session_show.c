@@ -3,7 +3,7 @@
  */
 #include "nn/run/session_state.h"
 
-#include "nn/kernels/operand_vitals.h"
+#include "nn/kernels/call.h"
 
 #include <string.h>
 

@@ -135,7 +135,7 @@ sonde_err sonde__train_hook_open(const sonde_nn_trainer *trainer, sonde_hook **o
     SONDE__TRY_GO(configure(record, hook, diag));
     if (asked->resume != NULL) {
         SONDE__TRY_GO(
-            sonde_hook_go_on(hook, SONDE_MODE_TRAIN, trainer->resumed.step, diag));
+            sonde_hook_resume_at(hook, SONDE_MODE_TRAIN, trainer->resumed.step, diag));
     }
     *out = hook;
     return SONDE_OK;
