@@ -4,7 +4,7 @@
 #include "rules/engine.h"
 #include "base/fail.h"
 #include "base/macros.h"
-#include "base/point.h"
+#include "base/number.h"
 #include "observe/tensor_names.h"
 
 #include <stdio.h>

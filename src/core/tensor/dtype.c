@@ -4,7 +4,7 @@
 #include "tensor/convert.h"
 #include "base/fail.h"
 #include "base/macros.h"
-#include "base/point.h"
+#include "base/number.h"
 #include <sonde/tensor.h>
 
 #include <assert.h>
