@@ -16,7 +16,7 @@
 #ifndef SONDE_ACTIONS_H
 #define SONDE_ACTIONS_H
 
-#include <sonde/export.h>
+#include <sonde/options.h>
 #include <sonde/control.h>
 #include <sonde/rules.h>
 

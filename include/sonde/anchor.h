@@ -38,7 +38,7 @@
 #ifndef SONDE_ANCHOR_H
 #define SONDE_ANCHOR_H
 
-#include <sonde/export.h>
+#include <sonde/options.h>
 #include <sonde/observer.h>
 
 #ifdef __cplusplus

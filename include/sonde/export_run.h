@@ -31,7 +31,7 @@
 #ifndef SONDE_EXPORT_RUN_H
 #define SONDE_EXPORT_RUN_H
 
-#include <sonde/export.h>
+#include <sonde/options.h>
 #include <sonde/print.h>
 #include <sonde/trial.h>
 

@@ -26,7 +26,7 @@
 #ifndef SONDE_HOOK_H
 #define SONDE_HOOK_H
 
-#include <sonde/export.h>
+#include <sonde/options.h>
 #include <sonde/observer.h>
 #include <sonde/recorder.h>
 #include <sonde/schedule.h>

@@ -22,7 +22,7 @@
 #ifndef SONDE_OUTFEED_H
 #define SONDE_OUTFEED_H
 
-#include <sonde/export.h>
+#include <sonde/options.h>
 #include <sonde/observer.h>
 #include <sonde/print.h>
 

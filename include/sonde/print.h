@@ -31,7 +31,7 @@
 #ifndef SONDE_PRINT_H
 #define SONDE_PRINT_H
 
-#include <sonde/export.h>
+#include <sonde/options.h>
 #include <stdio.h>
 
 #include <sonde/tap.h>

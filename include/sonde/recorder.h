@@ -21,7 +21,7 @@
 #ifndef SONDE_RECORDER_H
 #define SONDE_RECORDER_H
 
-#include <sonde/export.h>
+#include <sonde/options.h>
 #include <sonde/tap.h>
 
 #ifdef __cplusplus

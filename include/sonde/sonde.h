@@ -18,6 +18,7 @@
 #include <sonde/json.h>
 #include <sonde/log.h>
 #include <sonde/observer.h>
+#include <sonde/options.h>
 #include <sonde/outfeed.h>
 #include <sonde/print.h>
 #include <sonde/recorder.h>

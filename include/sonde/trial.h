@@ -19,7 +19,7 @@
 #define SONDE_TRIAL_H
 
 #include <sonde/alloc.h>
-#include <sonde/export.h>
+#include <sonde/options.h>
 #include <sonde/catalogue.h>
 #include <sonde/reduction.h>
 #include <sonde/sketch.h>

@@ -56,7 +56,7 @@
 #ifndef SONDE_WATCH_H
 #define SONDE_WATCH_H
 
-#include <sonde/export.h>
+#include <sonde/options.h>
 #include <sonde/hook.h>
 #include <sonde/rules.h>
 

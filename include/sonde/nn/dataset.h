@@ -18,7 +18,7 @@
 #define SONDE_NN_DATASET_H
 
 #include <sonde/error.h>
-#include <sonde/export.h>
+#include <sonde/options.h>
 #include <sonde/tensor.h>
 
 #include <stdbool.h>

@@ -12,7 +12,7 @@
 #ifndef SONDE_NN_EVALUATOR_H
 #define SONDE_NN_EVALUATOR_H
 
-#include <sonde/export.h>
+#include <sonde/options.h>
 #include <sonde/nn/job.h>
 #include <sonde/nn/loader.h>
 #include <sonde/nn/session.h>

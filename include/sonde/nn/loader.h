@@ -26,7 +26,7 @@
 #ifndef SONDE_NN_LOADER_H
 #define SONDE_NN_LOADER_H
 
-#include <sonde/export.h>
+#include <sonde/options.h>
 #include <sonde/nn/dataset.h>
 
 #ifdef __cplusplus

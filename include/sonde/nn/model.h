@@ -34,7 +34,7 @@
 #define SONDE_NN_MODEL_H
 
 #include <sonde/catalogue.h>
-#include <sonde/export.h>
+#include <sonde/options.h>
 #include <sonde/print.h>
 #include <sonde/safetensors.h>
 #include <sonde/tensor.h>

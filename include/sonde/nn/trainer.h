@@ -29,7 +29,7 @@
 #ifndef SONDE_NN_TRAINER_H
 #define SONDE_NN_TRAINER_H
 
-#include <sonde/export.h>
+#include <sonde/options.h>
 #include <sonde/actions.h>
 #include <sonde/nn/evaluator.h>
 #include <sonde/nn/ranks.h>

@@ -1,5 +1,5 @@
 /*
- * options.c - a session's options: defaults, the environment and checks.
+ * session_options.c - a session's options: defaults, the environment and checks.
  */
 #include "nn/run/session_state.h"
 #include "base/fail.h"
