@@ -151,7 +151,7 @@ typedef struct sonde__plan_scaler {
     size_t gate, last;
 } sonde__plan_scaler;
 
-/* A hash of what the places of a plan depend on (plan_key.c). */
+/* A hash of what the places of a plan depend on (plan.c). */
 typedef struct sonde__plan_key {
     uint64_t low, high;
 } sonde__plan_key;
