@@ -220,9 +220,10 @@ static void tensors_that_cannot_be(void **state)
     (void)state;
     expect_refused(SONDE_OUTFEED_STEP, one, "outt", NULL, SONDE_ENOTFOUND,
                    "outfeed 'q': unknown tensor 'outt' (expected a name such as out)");
-    expect_refused(SONDE_OUTFEED_STEP, one, "out", "w", SONDE_EEXIST,
-                   "outfeed 'q': 'out' would have the key 'w', which 'w' has (expected an "
-                   "unused key)");
+    expect_refused(
+        SONDE_OUTFEED_STEP, one, "out", "w", SONDE_EEXIST,
+        "outfeed 'q': 'out' would have the key 'w', which 'w' has (expected an "
+        "unused key)");
     expect_refused(SONDE_OUTFEED_MICRO_BATCH, four, "UpdatedVar___w", NULL, SONDE_EINVAL,
                    "outfeed 'q': 'UpdatedVar___w' comes once a step, a row every "
                    "micro-batch (expected a queue with a row a step)");
