@@ -25,12 +25,6 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *sonde__outfeed_where(const sonde_outfeed *queue, char *buf, size_t size)
-{
-    (void)snprintf(buf, size, "outfeed '%.200s'", queue->name);
-    return buf;
-}
-
 /* --- creating --------------------------------------------------------------------- */
 
 static sonde_err check_options(const sonde_outfeed_options *options, sonde_diag *diag)

@@ -22,6 +22,12 @@ enum { STAGED = -1 /* a row's bank */ };
 
 /* --- preparing -------------------------------------------------------------------- */
 
+const char *sonde__outfeed_where(const sonde_outfeed *queue, char *buf, size_t size)
+{
+    (void)snprintf(buf, size, "outfeed '%.200s'", queue->name);
+    return buf;
+}
+
 static void free_memory(sonde__outfeed_column *column)
 {
     sonde__free(column->bank[0]);
