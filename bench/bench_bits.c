@@ -51,15 +51,15 @@ static uint32_t *bits_of(const sonde_nn_model *model, size_t *count)
     uint32_t *bits = NULL;
 
     *count = 0;
-    for (size_t i = 0; i < sonde_nn_parameter_count(model); i++) {
-        const sonde_view view = sonde_nn_parameter_view(model, i);
+    for (size_t i = 0; i < sonde_nn_model_get_info(model).parameter_count; i++) {
+        const sonde_view view = sonde_nn_parameter(model, i).view;
 
         *count += (size_t)sonde_view_count(&view);
     }
     bits = bench_alloc(*count * sizeof *bits);
     *count = 0;
-    for (size_t i = 0; i < sonde_nn_parameter_count(model); i++) {
-        const sonde_view view = sonde_nn_parameter_view(model, i);
+    for (size_t i = 0; i < sonde_nn_model_get_info(model).parameter_count; i++) {
+        const sonde_view view = sonde_nn_parameter(model, i).view;
         const size_t size = (size_t)sonde_view_count(&view);
 
         memcpy(bits + *count, view.data, size * sizeof *bits);

@@ -57,8 +57,8 @@ static void make(device_network *net, sonde_nn_job *job, const bench_batches *ba
     sonde_diag diag = {0};
 
     bench_check(sonde_nn_job_build(job, &net->model, &diag), &diag);
-    bench_check(sonde_nn_training_session(net->model, options, &info->optimizer,
-                                          &net->session, &diag),
+    bench_check(sonde_nn_session_create(net->model, options, &info->optimizer,
+                                        &net->session, &diag),
                 &diag);
     bench_check(sonde_nn_session_compile(net->session, &diag), &diag);
     bench_check(sonde_nn_session_describe(net->session, &made, &diag), &diag);
@@ -127,7 +127,7 @@ static void measure_replicas(sonde_nn_job *job, const bench_batches *batches,
     device_network one, several;
 
     options.batch_size = BATCH;
-    options.replication_factor = REPLICAS;
+    options.replicas = REPLICAS;
     options.threads = 1;
     make(&one, job, batches, &options);
     options.threads = REPLICAS;
@@ -161,7 +161,7 @@ static sonde_nn_model *make_layers(void)
     }
     x = sonde_nn_linear(model, "out", x,
                         SONDE_OPTIONS(sonde_nn_linear, .out_features = CLASSES));
-    sonde_nn_loss(model, sonde_nn_cross_entropy(model, "loss", x, target));
+    sonde_nn_loss(model, sonde_nn_cross_entropy(model, "loss", x, target, NULL));
     sonde_nn_model_initialise(model, 1);
     return model;
 }
@@ -177,9 +177,8 @@ static void make_stages(device_network *net, int threads)
     options.gradient_accumulation = MICRO_BATCHES;
     options.threads = threads;
     net->model = make_layers();
-    bench_check(
-        sonde_nn_training_session(net->model, &options, &sgd, &net->session, &diag),
-        &diag);
+    bench_check(sonde_nn_session_create(net->model, &options, &sgd, &net->session, &diag),
+                &diag);
     bench_check(sonde_nn_session_compile(net->session, &diag), &diag);
     net->samples = bench_alloc((size_t)(rows * WIDTH) * sizeof *net->samples);
     net->labels = bench_alloc((size_t)rows * sizeof *net->labels);

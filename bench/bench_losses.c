@@ -34,15 +34,15 @@ typedef struct record {
 /* A copy of every parameter, under its name behind a prefix. */
 static void keep_parameters(record *out, const sonde_nn_model *model, const char *prefix)
 {
-    for (size_t i = 0; i < sonde_nn_parameter_count(model); i++) {
-        sonde_view view = sonde_nn_parameter_view(model, i);
+    for (size_t i = 0; i < sonde_nn_model_get_info(model).parameter_count; i++) {
+        sonde_view view = sonde_nn_parameter(model, i).view;
         const size_t bytes = (size_t)sonde_view_count(&view) * sizeof(float);
         void *copy = bench_alloc(bytes);
         char *name = out->names[out->count];
 
         memcpy(copy, view.data, bytes);
         view.data = copy;
-        (void)snprintf(name, NAME, "%s%s", prefix, sonde_nn_parameter_name(model, i));
+        (void)snprintf(name, NAME, "%s%s", prefix, sonde_nn_parameter(model, i).name);
         out->views[out->count++] = (sonde_named_view){name, view};
     }
 }
@@ -90,7 +90,7 @@ int main(int argc, char **argv)
         return 2;
     }
     bench_network_make(&net, argv[1], threads, NULL);
-    parameters = sonde_nn_parameter_count(net.model);
+    parameters = sonde_nn_model_get_info(net.model).parameter_count;
     bench_batches_make(
         &batches, argv[1],
         SONDE_MIN((int64_t)SAMPLES,

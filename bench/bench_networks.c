@@ -164,12 +164,16 @@ static double open_session(bench *run)
 
     sonde_nn_session_destroy(run->session);
     run->session = NULL;
-    bench_check(sonde_nn_training_session(run->model, &info->options, &info->optimizer,
-                                          &run->session, &diag),
+    bench_check(sonde_nn_session_create(run->model, &info->options, &info->optimizer,
+                                        &run->session, &diag),
                 &diag);
     if (run->sink != NULL) {
-        bench_check(sonde_nn_session_attach(run->session, add_tap, run->sink, &diag),
-                    &diag);
+        bench_check(
+            sonde_nn_session_set(
+                run->session,
+                SONDE_OPTIONS(sonde_nn_session, .attach = add_tap, .user = run->sink),
+                &diag),
+            &diag);
     }
     start = now_of(CLOCK_PROCESS_CPUTIME_ID);
     bench_check(sonde_nn_session_compile(run->session, &diag), &diag);

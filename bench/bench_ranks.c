@@ -40,10 +40,12 @@ static void make(network *net, sonde_nn_job *job, const bench_batches *batches,
     options.batch_size = BATCH;
     options.threads = 1;
     bench_check(sonde_nn_job_build(job, &net->model, &diag), &diag);
-    bench_check(sonde_nn_training_session(net->model, &options, &info->optimizer,
-                                          &net->session, &diag),
+    bench_check(sonde_nn_session_create(net->model, &options, &info->optimizer,
+                                        &net->session, &diag),
                 &diag);
-    bench_check(sonde_nn_session_attach_ranks(net->session, ranks, &diag), &diag);
+    bench_check(sonde_nn_session_set(
+                    net->session, SONDE_OPTIONS(sonde_nn_session, .ranks = ranks), &diag),
+                &diag);
     bench_check(sonde_nn_session_share(net->session, &diag), &diag);
     memcpy(shape, batches->shape, sizeof shape);
     shape[0] = BATCH;

@@ -1,6 +1,6 @@
 /*
  * bench_vitals.c - the cost of observation: vital signs against reading, in memory and
- * in L2, fused into the loop of an optimiser, and the sketch.
+ * in L2, fused into the loop of an optimizer, and the sketch.
  *
  * Prints name,value,unit,limit per line; limit is empty if there is none. Each figure is
  * the best of several runs, with the reference measured in between. n of the fused rows

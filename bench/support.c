@@ -8,7 +8,6 @@
 
 #include <sonde/error.h>
 #include <sonde/nn/dataset.h>
-#include <sonde/nn/synth.h>
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -151,8 +150,8 @@ static void make_session(bench_network *out, const char *name, int threads)
     info = sonde_nn_job_get_info(out->job);
     info->options.threads = threads;
     bench_check(sonde_nn_job_build(out->job, &out->model, &diag), &diag);
-    bench_check(sonde_nn_training_session(out->model, &info->options, &info->optimizer,
-                                          &out->session, &diag),
+    bench_check(sonde_nn_session_create(out->model, &info->options, &info->optimizer,
+                                        &out->session, &diag),
                 &diag);
 }
 
@@ -189,7 +188,11 @@ void bench_network_make(bench_network *out, const char *name, int threads,
 
     make_session(out, name, threads);
     if (tap != NULL) {
-        bench_check(sonde_nn_session_attach(out->session, add_tap, &with, &diag), &diag);
+        bench_check(sonde_nn_session_set(
+                        out->session,
+                        SONDE_OPTIONS(sonde_nn_session, .attach = add_tap, .user = &with),
+                        &diag),
+                    &diag);
     }
     bench_check(sonde_nn_session_compile(out->session, &diag), &diag);
 }
@@ -200,7 +203,11 @@ void bench_network_attach(bench_network *out, const char *name, int threads,
     sonde_diag diag = {0};
 
     make_session(out, name, threads);
-    bench_check(sonde_nn_session_attach(out->session, attach, user, &diag), &diag);
+    bench_check(sonde_nn_session_set(
+                    out->session,
+                    SONDE_OPTIONS(sonde_nn_session, .attach = attach, .user = user),
+                    &diag),
+                &diag);
     bench_check(sonde_nn_session_compile(out->session, &diag), &diag);
 }
 
@@ -210,7 +217,9 @@ void bench_network_hook(bench_network *out, const char *name, int threads,
     sonde_diag diag = {0};
 
     make_session(out, name, threads);
-    bench_check(sonde_nn_session_attach_hook(out->session, hook, &diag), &diag);
+    bench_check(sonde_nn_session_set(
+                    out->session, SONDE_OPTIONS(sonde_nn_session, .hook = hook), &diag),
+                &diag);
     bench_check(sonde_nn_session_compile(out->session, &diag), &diag);
 }
 
@@ -225,11 +234,14 @@ void bench_network_step(bench_network *network, const bench_batches *batches, in
 
 float bench_network_loss(const bench_network *network)
 {
-    const size_t last = sonde_nn_session_output_count(network->session) - 1;
+    sonde_nn_session_info info;
     sonde_view loss;
     sonde_diag diag = {0};
 
-    bench_check(sonde_nn_session_output(network->session, last, &loss, &diag), &diag);
+    bench_check(sonde_nn_session_describe(network->session, &info, &diag), &diag);
+    bench_check(
+        sonde_nn_session_output(network->session, info.output_count - 1, &loss, &diag),
+        &diag);
     return *(const float *)loss.data;
 }
 

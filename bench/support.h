@@ -30,7 +30,7 @@ void *bench_alloc(size_t size);
 
 /* --- data ------------------------------------------------------------------------- */
 
-/* Consecutive batches of a job, normalised as the job says, in the data set's order. */
+/* Consecutive batches of a job, normalized as the job says, in the data set's order. */
 typedef struct bench_batches {
     float *samples;        /* (count, batch, ...) */
     int64_t *labels;       /* (count, batch) */

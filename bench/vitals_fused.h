@@ -1,5 +1,5 @@
 /*
- * vitals_fused.h - an optimiser's loop with and without vital signs in it, as an engine
+ * vitals_fused.h - an optimizer's loop with and without vital signs in it, as an engine
  * would write it; vitals_fused_<isa>.c compile vitals_fused_kernels.h for each
  * instruction set.
  */

@@ -88,8 +88,8 @@ endfunction()
 
 # sonde_op_kinds(TARGET): the list of op kinds, sonde__op_kinds, and the header op_kinds.h that
 # declares them, from the definitions
-# `const sonde__op_kind sonde__op_<name> = {` in src/nn/ops/*.c, and the list of layers,
-# sonde__op_layers, from `const sonde__op_layer sonde__layer_<name> = {`. A line
+# `SONDE__OP(<name>,` in src/nn/ops/*.c, and the list of layers,
+# sonde__op_layers, from `SONDE__LAYER(<name>,`. A line
 # `SONDE__POINTWISE(<name>,` is a row of a table and defines sonde__op_<name>,
 # sonde__op_<name>_grad and sonde__layer_<name>; `SONDE__PAIRWISE(<name>,` is one with _grad_a and _grad_b.
 function(sonde_op_kinds target)
@@ -99,15 +99,16 @@ function(sonde_op_kinds target)
   set(rows)
   set(layers)
   foreach(family ${families})
-    file(STRINGS ${family} definitions REGEX "^const sonde__op_kind sonde__op_[a-z0-9_]+ = ")
+    file(READ ${family} text)
+    string(REGEX MATCHALL "\nSONDE__OP\\([ \n]*[a-z0-9_]+," definitions "${text}")
     foreach(definition ${definitions})
-      string(REGEX REPLACE "^const sonde__op_kind (sonde__op_[a-z0-9_]+) = .*" "\\1" kind ${definition})
+      string(REGEX REPLACE ".*[( ]([a-z0-9_]+),$" "sonde__op_\\1" kind "${definition}")
       string(APPEND externs "extern const sonde__op_kind ${kind};\n")
       string(APPEND rows "    &${kind},\n")
     endforeach()
-    file(STRINGS ${family} definitions REGEX "^const sonde__op_layer sonde__layer_[a-z0-9_]+ =")
+    string(REGEX MATCHALL "\nSONDE__LAYER\\([ \n]*[a-z0-9_]+,|\nconst sonde__op_layer sonde__layer_[a-z0-9_]+ =" definitions "${text}")
     foreach(definition ${definitions})
-      string(REGEX REPLACE "^const sonde__op_layer (sonde__layer_[a-z0-9_]+) =.*" "\\1" layer ${definition})
+      string(REGEX REPLACE ".*[( ](sonde__layer_)?([a-z0-9_]+)(,| =)$" "sonde__layer_\\2" layer "${definition}")
       string(APPEND externs "extern const sonde__op_layer ${layer};\n")
       string(APPEND layers "    &${layer},\n")
     endforeach()

@@ -9,7 +9,6 @@
 
 #include <sonde/error.h>
 #include <sonde/nn/dataset.h>
-#include <sonde/nn/synth.h>
 
 #include <stddef.h>
 #include <stdint.h>

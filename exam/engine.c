@@ -138,7 +138,7 @@ static sonde_nn_value add_loss(const builder *b, sonde_nn_value x)
     case HEAD_CROSS_ENTROPY:
         break;
     }
-    return sonde_nn_cross_entropy(b->model, "loss", x, b->target);
+    return sonde_nn_cross_entropy(b->model, "loss", x, b->target, NULL);
 }
 
 static void build(faults_training *training)
@@ -195,9 +195,10 @@ static sonde_err attach(void *user, const sonde_catalogue *catalogue,
 
 sonde_view faults_parameter(const faults_training *training, const char *name)
 {
-    for (size_t i = 0; i < sonde_nn_parameter_count(training->model); i++) {
-        if (strcmp(sonde_nn_parameter_name(training->model, i), name) == 0) {
-            return sonde_nn_parameter_view(training->model, i);
+    for (size_t i = 0; i < sonde_nn_model_get_info(training->model).parameter_count;
+         i++) {
+        if (strcmp(sonde_nn_parameter(training->model, i).name, name) == 0) {
+            return sonde_nn_parameter(training->model, i).view;
         }
     }
     (void)fprintf(stderr, "error: no parameter %s\n", name);
@@ -256,7 +257,7 @@ static void draw(faults_training *training, int64_t step)
         sonde_diag diag = {0};
 
         now.learning_rate *= (float)SONDE_MIN(step, plan->warmup) / (float)plan->warmup;
-        bench_check(sonde_nn_session_set_optimizer(training->session, &now, &diag),
+        bench_check(sonde_nn_session_set_optimizer(training->session, NULL, &now, &diag),
                     &diag);
     }
 }
@@ -338,8 +339,11 @@ static void make_trainer(faults_training *training)
     bench_check(sonde_nn_trainer_create(training->model, &feed, &options,
                                         &training->trainer, &diag),
                 &diag);
-    training->session = sonde_nn_trainer_session(training->trainer);
-    bench_check(sonde_nn_session_attach(training->session, attach, training, &diag),
+    training->session = sonde_nn_trainer_get_info(training->trainer).session;
+    bench_check(sonde_nn_session_set(
+                    training->session,
+                    SONDE_OPTIONS(sonde_nn_session, .attach = attach, .user = training),
+                    &diag),
                 &diag);
 }
 

@@ -4,7 +4,7 @@
  *     data.c       what is learnt
  *     engine.c     networks that a trainer of Sonde's engine trains, with rules attached
  *     loop.h       networks with a loop of their own, for what the engine lacks: dropout, batch
- *                  norm, embeddings, replicas, frozen layers, optimisers with mistakes
+ *                  norm, embeddings, replicas, frozen layers, optimizers with mistakes
  *     plants_*.c   the faults, one row each: what is planted where, who has to find it
  *     clean.c      runs in which nothing is wrong
  *     table.c      what came out, with bounds
@@ -79,7 +79,7 @@ struct faults_training {
     sonde_recorder *recorder;
 };
 
-/* The usual plan of a network: an optimiser that trains it well. */
+/* The usual plan of a network: an optimizer that trains it well. */
 faults_plan faults_usual(faults_net net, uint64_t seed);
 /* Trains and judges; the rules have finished and hold what they found. */
 void faults_train(const faults_plan *plan, faults_training *out);

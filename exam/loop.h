@@ -37,8 +37,8 @@ typedef enum loop_op {
 typedef enum loop_mistake {
     MISTAKE_NONE = 0,
     MISTAKE_NO_ZERO_GRAD,
-    MISTAKE_STALE_COPIES,   /* the optimiser works on copies of all parameters */
-    MISTAKE_FROZEN_LAYER,   /* one layer is not in the optimiser */
+    MISTAKE_STALE_COPIES,   /* the optimizer works on copies of all parameters */
+    MISTAKE_FROZEN_LAYER,   /* one layer is not in the optimizer */
     MISTAKE_FROZEN_CHANGES, /* weight decay reaches frozen layers */
     MISTAKE_SWAPPED_BETAS,
     MISTAKE_STUCK_STEP,  /* Adam's step counter stays */
@@ -85,7 +85,7 @@ typedef struct loop_param {
     char name[40];
     int64_t rows, columns; /* columns 0: one dimension */
     float *w, *g, *m, *v, step;
-    float *copy; /* what an optimiser has that holds stale copies */
+    float *copy; /* what an optimizer has that holds stale copies */
     bool frozen;
     uint32_t id, id_g, id_m, id_v, id_step;
 } loop_param;
@@ -96,7 +96,7 @@ typedef struct loop_layer {
     const float *x; /* (B, in) */
     float *z, *n, *a, *o,
         *mask;         /* (B, out): before and after the norm, activation, output */
-    float *hat, *back; /* normalised; gradient of x (B, in) */
+    float *hat, *back; /* normalized; gradient of x (B, in) */
     float *mean, *var; /* running, (out) */
     float *deviation;  /* 1 / of the batch */
     uint32_t id_z, id_n, id_a, id_in, id_o, id_mean, id_var;

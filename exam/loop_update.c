@@ -1,5 +1,5 @@
 /*
- * loop_update.c - optimisers, right and wrong, and the all-reduce between replicas.
+ * loop_update.c - optimizers, right and wrong, and the all-reduce between replicas.
  */
 #include "loop.h"
 

@@ -6,7 +6,7 @@
     margins.py table  [--out DIR] [--verbose]                     prints what came out
 
 SCALES lists the constants and parameters of the rules with the direction in which they become
-sensitive. `build` compiles the rules with all of them moved by a factor: thresholds, shares, counts
+sensitive; a parameter that two rules of a file have is named with the rule's structure. `build` compiles the rules with all of them moved by a factor: thresholds, shares, counts
 and patience at once, so that a healthy run without a finding at factor 2 is far from an alarm in
 every respect. `judge` judges the same records by each library. The margin of a rule is the
 smallest factor at which it alarms a healthy run."""
@@ -34,22 +34,11 @@ SCALES = {
     "builtin/rule_class_imbalance.c": {
         "ORDERED": "n", "SORTED": "+", "threshold_imbalance": "1+", "threshold_misprediction": "-",
         "samples": "n", "patience": "n", "sure": "-", "per_class": "n"},
-    "builtin/rule_dead_relu.c": {
-        "LASTING": "n", "MOST_DEAD": "-", "threshold_inactivity": "+", "threshold_layer": "-",
-        "patience": "n"},
-    "builtin/rule_duplicate_batch.c": {"UNLIKELY": "p", "EARLY": "n", "DISTINCT": "n", "STREAK": "n",
-        "ROUNDING": "-"},
-    "builtin/rule_eval_nondeterminism.c": {"APART": "-"},
-    "builtin/frozen_idle.c": {"IDLE_AFTER": "n", "ENDED": "-", "SUMMED": "+"},
-    "builtin/rule_frozen_parameter.c": {"TURNS": "n", "patience": "n", "idle": "n"},
-    "builtin/rule_gradient_spike.c": {
-        "SPREAD": "-", "ALONE": "-", "FAR": "-", "MOMENT": "-", "LASTING": "n", "factor": "-",
-        "least": "n"},
-    "builtin/rule_input_range.c": {"threshold": "-", "patience": "n"},
+    "builtin/rule_frozen_parameter.c": {
+        "TURNS": "n", "patience": "n", "idle": "n", "IDLE_AFTER": "n", "ENDED": "-", "SUMMED": "+"},
     "builtin/rule_label_noise.c": {
         "NEAR": "+", "AGREE": "+", "SURE": "+", "CLEARLY": "+", "window": "n", "skip": "n",
         "tolerance": "+", "samples": "n"},
-    "builtin/rule_loss_broadcast.c": {"CLOSE": "+", "patience": "n"},
     "builtin/rule_loss_not_decreasing.c": {
         "HARDLY": "+", "LITTLE": "+", "CONSTANT": "+", "SPREAD": "-", "BACK": "1+",
         "increase_threshold_percent": "-", "window": "n", "flat": "n"},
@@ -59,38 +48,43 @@ SCALES = {
         "patience": "n", "least": "n"},
     "builtin/rule_missing_zero_grad.c": {
         "SHARE": "-", "SINGLE": "-", "EQUAL": "1*", "AGREES": "-", "LARGER": "1+", "GROWN": "n",
-        "patience": "n"},
-    "builtin/zero_grad_sums.c": {
-        "NOISE": "+", "SMOOTH": "1/", "LIKE": "-", "MORE_LIKE": "-", "LESS_LIKE": "-",
+        "patience": "n", "NOISE": "+", "SMOOTH": "1/", "LIKE": "-", "MORE_LIKE": "-", "LESS_LIKE": "-",
         "NEARLY_ALL": "-", "ABOVE": "1+", "FRESH": "-", "OFTEN": "n"},
-    "builtin/optimizer_epsilon.c": {"AFTER": "n", "ALIKE": "+", "APART": "1+", "SLIGHT": "+"},
-    "builtin/rule_optimizer_state.c": {"patience": "n"},
-    "builtin/rule_overfit.c": {"SWINGS": "-", "ERRORS": "-", "ratio_threshold": "-", "rising": "-"},
-    "builtin/poor_layers.c": {"LOUD": "-"},
-    "builtin/poor_loss.c": {"CONSTANT": "+", "MOVED": "+"},
+    "builtin/rule_optimizer_state.c": {
+        "patience": "n", "AFTER": "n", "ALIKE": "+", "APART": "1+", "SLIGHT": "+"},
     "builtin/rule_poor_weight_initialization.c": {
         "GAIN": "-", "LATE": "n", "FELL": "-", "threshold": "-", "distribution_range": "+",
-        "patience": "n", "steps": "n"},
-    "builtin/rule_saturated_activation.c": {
-        "LASTING": "n", "threshold_tanh_min": "-", "threshold_tanh_max": "-",
-        "threshold_sigmoid_min": "-", "threshold_sigmoid_max": "-", "threshold_inactivity": "+",
-        "threshold_layer": "-", "slope": "+", "patience": "n"},
-    "builtin/rule_softmax_misuse.c": {"CLOSE": "+", "patience": "n"},
-    "builtin/rule_symmetric_units.c": {"LASTING": "n", "share": "-", "patience": "n"},
-    "builtin/symmetric_rows.c": {"LONG": "n", "ALIKE": "+"},
-    "builtin/rule_train_eval_mode.c": {"patience": "n"},
+        "patience": "n", "steps": "n", "LOUD": "-", "CONSTANT": "+", "MOVED": "+"},
+    "builtin/rule_symmetric_units.c": {
+        "LASTING": "n", "share": "-", "patience": "n", "LONG": "n", "ALIKE": "+"},
     "builtin/rule_unfrozen_parameter.c": {"patience": "n"},
-    "builtin/rule_update_spike.c": {"NEGLIGIBLE": "-", "TWICE": "-", "HISTORY": "n", "factor": "-", "least": "n"},
     "builtin/rule_vanishing_gradient.c": {
         "LASTING": "n", "LOSS_END": "-", "LOSS_PART": "-", "AT_ONCE": "+", "threshold": "+",
         "patience": "n", "relative": "+", "profile": "+"},
     "builtin/rule_weight_jump.c": {"WORSE": "-", "PRUNED": "1/", "factor": "-", "least": "n"},
     "builtin/rule_weight_update_ratio.c": {
         "LEAST_RMS": "-", "large_threshold": "-", "small_threshold": "+", "fast": "-", "slow": "+",
-        "patience": "n", "small_patience": "n"},
-    "builtin/update_fast.c": {"STILL": "1-", "LONG": "n", "FEW": "-", "WORSE": "1+", "RISEN": "1+"},
-    "builtin/update_slow.c": {"SHARE": "+", "FALLEN": "1-", "SLIGHT": "+", "DECAYED": "n"},
-    "builtin/update_small.c": {"AT_ONCE": "-"},
+        "patience": "n", "small_patience": "n", "AT_ONCE": "-"},
+    "builtin/rule_replicas.c": {
+        "UNLIKELY": "p", "EARLY": "n", "DISTINCT": "n", "STREAK": "n", "ROUNDING": "-"},
+    "builtin/rule_modes.c": {"APART": "-", "patience": "n"},
+    "builtin/rule_units.c": {
+        "MOST_DEAD": "-", "unit_rule.threshold_inactivity": "+", "unit_rule.threshold_layer": "-",
+        "unit_rule.patience": "n", "LASTING": "n", "threshold_tanh_min": "-", "threshold_tanh_max": "-",
+        "threshold_sigmoid_min": "-", "threshold_sigmoid_max": "-",
+        "saturated.threshold_inactivity": "+", "saturated.threshold_layer": "-", "slope": "+",
+        "saturated.patience": "n"},
+    "builtin/rule_spikes.c": {
+        "SPREAD": "-", "ALONE": "-", "FAR": "-", "MOMENT": "-", "LASTING": "n",
+        "gradient_spike.factor": "-", "gradient_spike.least": "n", "NEGLIGIBLE": "-", "TWICE": "-",
+        "HISTORY": "n", "update_spike.factor": "-", "update_spike.least": "n"},
+    "builtin/rule_inputs.c": {"threshold": "-", "patience": "n"},
+    "builtin/rule_loss_inputs.c": {
+        "BROADCAST_CLOSE": "+", "broadcast.patience": "n", "MISUSE_CLOSE": "+", "misuse.patience": "n"},
+    "builtin/rule_rounds.c": {"SWINGS": "-", "ERRORS": "-", "ratio_threshold": "-", "rising": "-"},
+    "builtin/update_rates.c": {
+        "STILL": "1-", "LONG": "n", "FEW": "-", "WORSE": "1+", "RISEN": "1+", "SHARE": "+",
+        "FALLEN": "1-", "SLIGHT": "+", "DECAYED": "n"},
     "progress.c": {"FALLEN": "+", "RISEN": "-", "SLIGHT": "+", "BACK": "1+", "LOST": "-", "LASTING": "n"},
 }
 
@@ -111,8 +105,9 @@ def scaled(text, kind, f, least="", most=""):
 def rewrite(source, constants, f, name):
     """The source with its constants moved; each must stand in it once."""
     for constant, kind in constants.items():
+        owner, _, constant = constant.rpartition(".")
         places = [rf"(#define {constant} )([0-9.e+-]+)()()", rf"(enum {{[^}}]*\b{constant} = )(\d+)()()",
-                  rf"(SONDE__(?:REAL|COUNT)\(\w+, {constant}, \")([0-9.e+-]+)(?=\", ([0-9.e-]+), ([0-9.e]+|[A-Z_]+))"]
+                  rf"(SONDE__(?:REAL|COUNT)\({owner or '[a-z_]+'}, {constant}, \")([0-9.e+-]+)(?=\", ([0-9.e-]+), ([0-9.e]+|[A-Z_]+))"]
         changed = 0
         for place in places:
             source, n = re.subn(place, lambda m: m[1] + scaled(m[2], kind, f, m[3], m[4]), source, count=1)

@@ -36,9 +36,10 @@ static bool is_weight(const char *name)
 
 static void scale_weights(faults_training *training)
 {
-    for (size_t i = 0; i < sonde_nn_parameter_count(training->model); i++) {
+    for (size_t i = 0; i < sonde_nn_model_get_info(training->model).parameter_count;
+         i++) {
         int64_t count = 0;
-        const char *name = sonde_nn_parameter_name(training->model, i);
+        const char *name = sonde_nn_parameter(training->model, i).name;
         float *w = find_values(training, name, &count);
 
         for (int64_t k = 0; k < count && is_weight(name); k++) {
@@ -52,9 +53,10 @@ static void equal_weights(faults_training *training)
 {
     const int kind = (int)training->plan.severity;
 
-    for (size_t i = 0; i < sonde_nn_parameter_count(training->model); i++) {
+    for (size_t i = 0; i < sonde_nn_model_get_info(training->model).parameter_count;
+         i++) {
         int64_t count = 0;
-        const char *name = sonde_nn_parameter_name(training->model, i);
+        const char *name = sonde_nn_parameter(training->model, i).name;
         float *w = find_values(training, name, &count);
 
         for (int64_t k = 0; k < count; k++) {
@@ -169,7 +171,8 @@ static void raise_rate(faults_training *training, int64_t step)
     sonde_diag diag = {0};
 
     now.learning_rate *= step >= SHOWS ? (float)training->plan.severity : 1.0F;
-    bench_check(sonde_nn_session_set_optimizer(training->session, &now, &diag), &diag);
+    bench_check(sonde_nn_session_set_optimizer(training->session, NULL, &now, &diag),
+                &diag);
 }
 
 /* --- the rows --------------------------------------------------------------------- */

@@ -8,10 +8,7 @@
  * fashion-mnist` puts it. It writes sample_images.png, classifier.safetensors,
  * confusion_matrix.png and transformed.png into the current folder.
  */
-#include <sonde/nn/dataset.h>
-#include <sonde/nn/loader.h>
-#include <sonde/nn/session.h>
-#include <sonde/nn/trainer.h>
+#include <sonde/nn.h>
 #include <sonde/plot.h>
 
 #include <string.h>
@@ -168,7 +165,7 @@ static void predict(const char *path)
 
     sonde_nn_options_init(&options);
     options.batch_size = 1;
-    TRY(sonde_nn_inference_session(model, &options, &session, &diag));
+    TRY(sonde_nn_session_create(model, &options, NULL, &session, &diag));
     const sonde_view input =
         sonde_view_of(SONDE_F32, 4, (int64_t[]){1, 1, 28, 28}, after.data);
     TRY(sonde_nn_session_run(session, &input, 1, &diag));

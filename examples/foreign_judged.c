@@ -8,7 +8,7 @@
  * hands its values to the hook, which records them in RUN, and to the default rules. With a
  * learning rate above 1 (default: 0.1) the fit diverges, and the rules say so at the step.
  */
-#include <sonde/watch.h>
+#include <sonde/sonde.h>
 
 #include "example.h"
 

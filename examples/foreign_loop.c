@@ -7,7 +7,7 @@
  * point lies on. RUN is the folder to record to; CONFIG, a hook's configuration (YAML,
  * JSON or smdebug's JSON), says which of the tensors below are saved, and when.
  */
-#include <sonde/watch.h>
+#include <sonde/sonde.h>
 
 #include <math.h>
 #include <string.h>

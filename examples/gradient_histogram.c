@@ -8,11 +8,9 @@
  * with zeros two below the smallest. The log-softmax of the network runs over the batch
  * (axis 0).
  */
-#include <sonde/nn/dataset.h>
-#include <sonde/nn/loader.h>
-#include <sonde/nn/session.h>
+#include <sonde/nn.h>
 #include <sonde/plot.h>
-#include <sonde/sketch.h>
+#include <sonde/sonde.h>
 
 #include "example.h"
 
@@ -130,7 +128,7 @@ int main(int argc, char **argv)
                       .workers = 1, .transforms = transforms, .transform_count = 2),
         &loader, &diag));
 
-    TRY(sonde_nn_training_session(model, NULL, &sgd, &session, &diag));
+    TRY(sonde_nn_session_create(model, NULL, &sgd, &session, &diag));
     for (size_t i = 0; i < TENSORS; i++) {
         TRY(sonde_nn_session_anchor(session, tensors[i], tensors[i], SONDE_ANCHOR_DEFAULT,
                                     1, &diag));

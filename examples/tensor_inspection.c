@@ -15,11 +15,8 @@
  * call of the session: fewer steps per call need less memory and change nothing else.
  * Without --data, the program looks for MNIST where `sonde data fetch mnist` puts it.
  */
-#include <sonde/log.h>
-#include <sonde/nn/dataset.h>
-#include <sonde/nn/loader.h>
-#include <sonde/nn/session.h>
-#include <sonde/outfeed.h>
+#include <sonde/sonde.h>
+#include <sonde/nn.h>
 
 #include <math.h>
 #include <string.h>
@@ -206,8 +203,8 @@ static sonde_nn_value build_functional(sonde_nn_model *model, sonde_nn_value x,
 static void initialise(sonde_nn_model *model)
 {
     sonde_nn_model_initialise(model, SEED);
-    for (size_t p = 0; p < sonde_nn_parameter_count(model); p++) {
-        const sonde_view view = sonde_nn_parameter_view(model, p);
+    for (size_t p = 0; p < sonde_nn_model_get_info(model).parameter_count; p++) {
+        const sonde_view view = sonde_nn_parameter(model, p).view;
         const double in = (double)view.shape[view.rank - 1], out = (double)view.shape[0];
         const double scale = view.rank == 2 ? sqrt(6.0 / (in + out)) * sqrt(in) : 0.0;
         float *values = view.data;
@@ -231,7 +228,7 @@ static sonde_nn_model *build_model(const arguments *a)
     x = sequential ? build_sequential(model, x, !a->no_pipelining)
                    : build_functional(model, x, !a->no_pipelining);
     sonde_nn_output(model, sonde_nn_softmax(model, "Dense_10_acts", x, 1));
-    sonde_nn_loss(model, sonde_nn_cross_entropy(model, "loss", x, labels));
+    sonde_nn_loss(model, sonde_nn_cross_entropy(model, "loss", x, labels, NULL));
     TRY(sonde_nn_model_status(model, &diag));
     initialise(model);
     return model;
@@ -392,9 +389,11 @@ static sonde_nn_session *make_session(const arguments *a, sonde_nn_model *model,
     options.output_period = 1;
     /* a batch of 32 is little to share, but each stage has a thread */
     options.threads = a->no_pipelining ? 1 : 2;
-    TRY(sonde_nn_training_session(model, &options, &sgd, &session, &diag));
+    TRY(sonde_nn_session_create(model, &options, &sgd, &session, &diag));
     for (int i = 0; i < 2; i++) {
-        TRY(sonde_nn_session_outfeed(session, callbacks[i].queue, &diag));
+        TRY(sonde_nn_session_set(
+            session, SONDE_OPTIONS(sonde_nn_session, .outfeed = callbacks[i].queue),
+            &diag));
     }
     TRY(sonde_nn_session_compile(session, &diag));
     return session;

@@ -56,7 +56,7 @@ class Plain:
         pass
 
     def look(self):
-        """Between backward() and the optimiser's step."""
+        """Between backward() and the optimizer's step."""
 
     def step(self):
         self.optimizer.zero_grad()

@@ -87,7 +87,7 @@ def steps(rounds, threads):
 
 
 def table(folder, kind):
-    """The files' images as the introduction normalises them, and labels."""
+    """The files' images as the introduction normalizes them, and labels."""
     def read(name, header):
         with gzip.open(os.path.join(folder, name)) as file:
             return torch.frombuffer(bytearray(file.read()[header:]), dtype=torch.uint8)

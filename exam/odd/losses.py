@@ -65,7 +65,7 @@ def sum_of_millions(s):
 
 @program("offset", "")
 def offset(s):
-    """Most of the loss is a constant: a log-likelihood with its normalisation."""
+    """Most of the loss is a constant: a log-likelihood with its normalization."""
     x, y = curve()
     net = layers(8, 64, 1)
     fit(s, net, torch.optim.Adam(net.parameters(), s.rate(3e-3)), x, y,

@@ -164,7 +164,7 @@ def federated(s):
 
 @program("torchao-qat", "torchao.quantization.qat sklearn.datasets", ALL + " relu")
 def torchao(s):
-    """As if weights had four bits and activations eight: the package's training for quantisation."""
+    """As if weights had four bits and activations eight: the package's training for quantization."""
     from torch import nn
     from torchao.quantization.qat import Int8DynActInt4WeightQATQuantizer
     model = nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(),

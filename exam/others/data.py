@@ -18,7 +18,7 @@ def digits(channels=1, size=8):
 
 
 def table(name):
-    """wine, iris, breast_cancer (classes) or diabetes (a number), standardised."""
+    """wine, iris, breast_cancer (classes) or diabetes (a number), standardized."""
     import torch
     import sklearn.datasets
     x, y = getattr(sklearn.datasets, f"load_{name}")(return_X_y=True)
@@ -61,7 +61,7 @@ def moons(count=2000, seed=0):
 
 
 def sunspots(window):
-    """Yearly sunspots of statsmodels: windows and the next value, standardised."""
+    """Yearly sunspots of statsmodels: windows and the next value, standardized."""
     import torch
     from statsmodels.datasets import sunspots as data
     y = data.load_pandas().data["SUNACTIVITY"].to_numpy(np.float32)

@@ -177,7 +177,7 @@ def adversarial(s):
 
 
 @program("brevitas-4-bit", "brevitas.nn sklearn.datasets", ALL + " modes relu")
-def quantised(s):
+def quantized(s):
     """Weights and activations of four bits, through their rounding."""
     import brevitas.nn as qnn
     import torch

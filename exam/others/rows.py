@@ -93,7 +93,7 @@ def dagma(s):
 
 @program("auton-cox-mixtures", "auton_survival.models.dcm auton_survival.models.dcm.dcm_utilities", "")
 def auton(s):
-    """Survival as a mixture of proportional hazards: expectation, splines, maximisation, in its loop."""
+    """Survival as a mixture of proportional hazards: expectation, splines, maximization, in its loop."""
     import numpy as np
     import torch
     from auton_survival.models.dcm import DeepCoxMixtures, dcm_utilities

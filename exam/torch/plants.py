@@ -309,7 +309,7 @@ class BitFlip(Plant):
             flat[most] = flat[most] * 2.0 ** 12 if abs(flat[most]) < 1 else 4096.0
 
 
-# --- initialisation ------------------------------------------------------------------------------
+# --- initialization ------------------------------------------------------------------------------
 
 
 @plant("initial-x30", RATE + ("PoorWeightInitialization",), always=False)

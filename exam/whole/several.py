@@ -1,4 +1,4 @@
-"""Whole programs with several losses or optimisers, most of them through one helper or one loop."""
+"""Whole programs with several losses or optimizers, most of them through one helper or one loop."""
 
 import copy
 import itertools
@@ -199,7 +199,7 @@ def cycle_players(s):
 
 @program("wake-sleep", "", "")
 def wake_sleep(s):
-    """A Helmholtz machine: by day it learns to draw, by night to recognise what it dreams."""
+    """A Helmholtz machine: by day it learns to draw, by night to recognize what it dreams."""
     draw = generator(2)
     kinds = (torch.rand(4, 16, generator=draw) < 0.4).float()
     model = nn.ModuleDict({"see": mlp(16, 24, 8, activation=nn.Tanh), "make": mlp(8, 24, 16, activation=nn.Tanh)})

@@ -5,7 +5,7 @@
  *     cc -shared -fPIC -o outlier_element.so outlier_element.c $(pkg-config --cflags sonde) -lm
  *     sonde rules RUN --rules ./outlier_element.so:factor=50
  */
-#include <sonde/rule.h>
+#include <sonde/sonde.h>
 
 #include <math.h>
 

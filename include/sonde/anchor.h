@@ -69,17 +69,6 @@ typedef struct sonde_anchor_options {
     int period;             /* of EveryN, if `mode` is EveryN */
     bool axes;              /* separate axes for D, G and R; else concatenated */
 } sonde_anchor_options;
-/* Fills in a struct of so many bytes: mode DEFAULT, period 1, concatenated. */
-SONDE_API void sonde_anchor_options_fill(sonde_anchor_options *options, size_t size,
-                                         bool training);
-/* The same as a value. */
-static inline sonde_anchor_options sonde_anchor_options_of(bool training)
-{
-    sonde_anchor_options options;
-
-    sonde_anchor_options_fill(&options, sizeof options, training);
-    return options;
-}
 
 typedef struct sonde_anchors sonde_anchors;
 

@@ -73,15 +73,24 @@ typedef struct sonde_export_options {
     void (*report_line)(void *user, const char *text);
     void *user;
 } sonde_export_options;
-/* Fills in a struct of so many bytes for all values of a run: mode global, no end, worker
- * -1, and otherwise 0 and NULL. */
-SONDE_API void sonde_export_options_fill(sonde_export_options *options, size_t size);
-/* The same as a value. */
+/* All values of a run: mode global, no end, worker -1, and otherwise 0 and NULL. */
 static inline sonde_export_options sonde_export_options_default(void)
 {
-    sonde_export_options options;
+    sonde_export_options options = {sizeof(sonde_export_options),
+                                    NULL,
+                                    0,
+                                    SONDE_MODE_GLOBAL,
+                                    0,
+                                    0,
+                                    -1,
+                                    NULL,
+                                    0,
+                                    false,
+                                    0,
+                                    NULL,
+                                    NULL,
+                                    NULL};
 
-    sonde_export_options_fill(&options, sizeof options);
     return options;
 }
 

@@ -66,8 +66,7 @@ SONDE_API void sonde_json_format(sonde_json *json, const char *key, const char *
 /* JSON of any length, copied as it is. */
 SONDE_API void sonde_json_raw(sonde_json *json, const char *key, const char *value);
 
-/* Appends string as a string of JSON, quotes included; and without them. */
-SONDE_API void sonde_json_quote(sonde_text *text, const char *string);
+/* Appends string as it stands between the quotes of a string of JSON. */
 SONDE_API void sonde_json_escape(sonde_text *text, const char *string);
 
 #ifdef __cplusplus

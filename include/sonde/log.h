@@ -42,7 +42,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_log_level_parse(const char *text,
                                                         sonde_log_level *level,
                                                         sonde_diag *diag);
 
-/* NULL: no sink. user is borrowed. Calls are serialised; a sink's logs are dropped. */
+/* NULL: no sink. user is borrowed. Calls are serialized; a sink's logs are dropped. */
 SONDE_API void sonde_log_set_sink(sonde_log_sink sink, void *user);
 
 /* Sink: "[HH:MM:SS.mmm] [room] [level] message" lines to a stream, which is borrowed. */

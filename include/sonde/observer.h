@@ -1,5 +1,5 @@
 /*
- * observer.h - stands between a producer of tensors and the sinks.
+ * observer.h - passes the tensors of a producer to the sinks of taps.
  *
  * Order of calls
  *     create, add taps, bind                     configuration errors are found here
@@ -7,7 +7,7 @@
  *         begin_call
  *         for every step:
  *             begin_step, and if it returns true:
- *                 for every tensor, when it has its value:
+ *                 for every tensor, when its value is computed:
  *                     wants(id), and if it is not 0: observe(id, view)
  *                 end_step
  *
@@ -29,26 +29,26 @@ extern "C" {
 
 typedef struct sonde_observer sonde_observer;
 
-/* The part that a producer reads without a call; only the observer writes it. */
+/* The part that a producer reads inline; only the observer writes it. */
 typedef struct sonde_observer_gate {
-    /* The first step at which a tap is due, by mode; INT64_MIN (ask) if global schedules
-     * are in use and steps of other modes came in between. */
+    /* By mode, the first step at which a tap is due; INT64_MIN (call begin_due) if global
+     * schedules are in use and steps of other modes came in between. */
     int64_t next_due[SONDE_MODE_COUNT];
     const uint8_t *wants; /* by tensor id: SONDE_HOW_ bits due at this step */
     bool looks_again;     /* a tap has when_bad */
 } sonde_observer_gate;
 
-/* catalogue is borrowed until destroy. */
+/* Creates an observer; catalogue is borrowed until destroy. */
 SONDE_API SONDE_CHECKED sonde_err sonde_observer_create(const sonde_catalogue *catalogue,
                                                         sonde_observer **out,
                                                         sonde_diag *diag);
-/* Does not destroy the sinks. */
+/* Frees the observer, but not the sinks. */
 SONDE_API void sonde_observer_destroy(sonde_observer *observer);
 
 /*
- * Resolves the tap against the catalogue as it is now; the tap and its schedules are
- * copied. Several taps may want the same tensor and end in the same sink. *matched (may
- * be NULL) is the number of tensors selected; 0 is also logged as a warning.
+ * Adds a tap and resolves it against the present catalogue; the tap and its schedules are
+ * copied. Several taps may select the same tensor and have the same sink. *matched (may
+ * be NULL) is the number of selected tensors; 0 is also logged as a warning.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_observer_add(sonde_observer *observer,
                                                      const sonde_tap *tap,
@@ -58,33 +58,33 @@ SONDE_API SONDE_CHECKED sonde_err sonde_observer_bind(sonde_observer *observer,
                                                       const sonde_call_shape *shape,
                                                       sonde_diag *diag);
 /*
- * Tensors were added to the catalogue after bind. Every tap that selects some of them by
- * a pattern, a collection or a module observes them from now on, and its sink prepares
- * them; a hook and rules that are attached add them as well. Between steps, or within
- * one: call begin_step once more to observe the new tensors at that step. An error
- * leaves the observer as it was before the call, and the call may be repeated. Before
+ * Adds tensors that were added to the catalogue after bind. Every tap that selects some of
+ * them by a pattern, a collection or a module observes them from now on, and its sink
+ * prepares for them; an attached hook and attached rules add them as well. Call it
+ * between steps or within a step; in a step, call begin_step once more to observe the new
+ * tensors. After an error the observer is unchanged, and the call may be repeated. Before
  * bind: SONDE_ESTATE. All memory is allocated here. Cost: proportional to the tensors of
  * all taps.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_observer_extend(sonde_observer *observer,
                                                         sonde_diag *diag);
-/* Whether any tap, at any step of any mode, wants this tensor (by its own id, aliases
- * included): SONDE_HOW_ bits. For planning memory. Valid after bind. */
+/* Returns the forms in which any tap, at any step of any mode, wants this tensor (by its
+ * own id, aliases included), as SONDE_HOW_ bits; for planning memory. Valid after
+ * bind. */
 SONDE_API unsigned sonde_observer_ever_wants(const sonde_observer *observer, uint32_t id);
 
 SONDE_API const sonde_observer_gate *
 sonde_observer_get_gate(const sonde_observer *observer);
 
 SONDE_API void sonde_observer_begin_call(sonde_observer *observer);
-/* The slow half of begin_step: true if anything is due. */
+/* The part of begin_step that is not inline: returns whether a tap is due. */
 SONDE_API bool sonde_observer_begin_due(sonde_observer *observer,
                                         const sonde_coordinate *at);
 
 /*
- * At the start of a step; at->iteration is set, at->micro_batch and replica are ignored.
- * Steps of a mode come in ascending order. True: a tap is due; then, and only then,
- * end_step must follow. A step that was not ended (an aborted call) is dropped by the
- * next call or step.
+ * Starts a step; at->iteration is set, at->micro_batch and replica are ignored. Steps of a
+ * mode come in ascending order. Returns true if a tap is due; then, and only then, end_step
+ * must follow. The next call or step drops a step that was not ended (an aborted call).
  */
 SONDE_API inline bool sonde_observer_begin_step(sonde_observer *observer,
                                                 const sonde_observer_gate *gate,
@@ -94,8 +94,8 @@ SONDE_API inline bool sonde_observer_begin_step(sonde_observer *observer,
            sonde_observer_begin_due(observer, at);
 }
 
-/* SONDE_HOW_ bits wanted of tensor id at this step, 0 for none. Within a due step only.
- */
+/* Returns the forms of tensor id that are due at this step, as SONDE_HOW_ bits; 0: none.
+ * Valid only within a due step. */
 SONDE_API inline unsigned sonde_observer_wants(const sonde_observer_gate *gate,
                                                uint32_t id)
 {
@@ -103,7 +103,7 @@ SONDE_API inline unsigned sonde_observer_wants(const sonde_observer_gate *gate,
 }
 
 /*
- * Passes one value of a wanted tensor. view is borrowed for the call and may be strided.
+ * Passes one value of a due tensor. view is borrowed for the call and may be strided.
  * vitals may be NULL; a producer that has computed them already saves a pass. They equal
  * those of sonde_vitals_of except for the order of summation, which is the producer's
  * and the same at every step.
@@ -120,8 +120,8 @@ SONDE_API void sonde_observer_observe_bad(sonde_observer *observer,
                                           const sonde_coordinate *at, uint32_t id,
                                           const sonde_view *view,
                                           const sonde_vitals *vitals);
-/* Whether any tap with when_bad selects a tensor (by its own id, aliases included).
- * Valid after bind. */
+/* Returns whether any tap with when_bad selects a tensor (by its own id, aliases
+ * included). Valid after bind. */
 SONDE_API bool sonde_observer_when_bad(const sonde_observer *observer, uint32_t id);
 SONDE_API void sonde_observer_end_step(sonde_observer *observer);
 

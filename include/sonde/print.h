@@ -64,14 +64,12 @@ typedef struct sonde_print_options {
     char open_bracket[8];
     char close_bracket[8];
 } sonde_print_options;
-/* Fills in a struct of so many bytes: 1000, 3, 80, 4, auto, ", ", "(", ")". */
-SONDE_API void sonde_print_options_fill(sonde_print_options *options, size_t size);
-/* The same as a value. */
+/* The defaults. */
 static inline sonde_print_options sonde_print_options_default(void)
 {
-    sonde_print_options options;
+    sonde_print_options options = {
+        sizeof(sonde_print_options), 1000, 3, 80, 4, SONDE_FLOAT_AUTO, ", ", "(", ")"};
 
-    sonde_print_options_fill(&options, sizeof options);
     return options;
 }
 /* SONDE_EINVAL naming the option: a number out of its range, a text that is not ended. */

@@ -89,7 +89,7 @@ SONDE_API inline bool sonde_vitals_are_norms(const sonde_vitals *vitals)
 }
 /* into := into + part, as if one pass had seen both (Chan, Golub and LeVeque 1979).
  * Norms, if either is.
- * Merging the vital signs of an array's blocks of 4096, in order, into an initialised one
+ * Merging the vital signs of an array's blocks of 4096, in order, into an initialized one
  * gives the bits of one pass. */
 SONDE_API void sonde_vitals_merge(sonde_vitals *into, const sonde_vitals *part);
 

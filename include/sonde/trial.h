@@ -2,17 +2,16 @@
  * trial.h - reading a run, while it is being written or later, on this machine or
  * another.
  *
- * Opening reads the indexes but no values; a refresh reads only what is new. A value is
- * one extent of one file and is mapped, not copied. Steps, modes and completeness are
- * defined in <sonde/tap.h> and docs/format.md. Damaged parts are listed by
- * sonde_trial_damage and left out; everything else is readable.
+ * Opening reads the indexes but no values; a refresh reads only new data. A value is one
+ * extent of one file and is mapped, not copied. <sonde/tap.h> and docs/format.md define
+ * steps, modes and completeness. sonde_trial_damage lists damaged parts, which the other
+ * functions leave out.
  *
- * A writer that resumes a run gives the global step it resumes from (<sonde/recorder.h>).
- * Records from that step on that were written before are superseded: the trial shows the
- * run as if they had never been written. They stay in the files, sonde_trial_verify
- * checks them and sonde_run_info counts them. An open trial drops them at its next
- * refresh; sonde_trial_next and sonde_trial_went_back report this to readers beyond that
- * step.
+ * When a run is resumed from a global step (<sonde/recorder.h>), earlier records from that
+ * step on are superseded: the trial shows the run without them. They stay in the files,
+ * sonde_trial_verify checks them, and sonde_run_info counts them. An open trial drops them
+ * at its next refresh; sonde_trial_next and sonde_trial_went_back report this to readers
+ * beyond that step.
  *
  * One thread at a time for each trial. Several trials may read one run.
  */
@@ -48,11 +47,11 @@ typedef struct sonde_trial_options {
 SONDE_API SONDE_CHECKED sonde_err sonde_trial_open(const char *path,
                                                    const sonde_trial_options *options,
                                                    sonde_trial **out, sonde_diag *diag);
-/* Accepts NULL. */
+/* Closes a trial. Accepts NULL. */
 SONDE_API void sonde_trial_close(sonde_trial *trial);
-/* Reads what is new. *changed (may be NULL): whether anything was new, a change of status
- * included. With nothing new it costs about 10 us for each worker. SONDE_ENOMEM: what was
- * read so far stays, and the next call continues from there. */
+/* Reads new data. *changed (may be NULL): whether there was any, or the status changed.
+ * Without new data it costs about 10 us for each worker. SONDE_ENOMEM: the data read so
+ * far stays, and the next call continues from there. */
 SONDE_API SONDE_CHECKED sonde_err sonde_trial_refresh(sonde_trial *trial, bool *changed,
                                                       sonde_diag *diag);
 
@@ -61,9 +60,9 @@ SONDE_API SONDE_CHECKED sonde_err sonde_trial_refresh(sonde_trial *trial, bool *
 typedef enum sonde_run_status {
     SONDE_RUN_RUNNING = 0,
     SONDE_RUN_ENDED = 1,
-    SONDE_RUN_CRASHED = 2 /* its writer disappeared without ending it; of smdebug, which
-                             leaves no sign of its writer: no end was written, and no step
-                             for half an hour and for 20 times the usual pause */
+    SONDE_RUN_CRASHED = 2 /* its writer crashed; for smdebug, which leaves no sign of its
+                             writer: no end was written, and no step for half an hour and
+                             for 20 times the usual time between steps */
 } sonde_run_status;
 
 typedef struct sonde_run_info {
@@ -88,16 +87,16 @@ typedef struct sonde_run_info {
 } sonde_run_info;
 
 /* Calls seen with the name of each entry of a folder, or of each folder below
- * s3://bucket/prefix, in alphabetical order: some of them may be runs. Names that begin
+ * s3://bucket/prefix, in alphabetical order; some of them may be runs. Names that start
  * with '.' are left out. */
 SONDE_API SONDE_CHECKED sonde_err sonde_trial_list_folder(const char *path,
                                                           void (*seen)(void *user,
                                                                        const char *name),
                                                           void *user, sonde_diag *diag);
 
-/* Borrowed until the next refresh or close. */
+/* Describes the run; the texts are borrowed until the next refresh or close. */
 SONDE_API void sonde_trial_describe(const sonde_trial *trial, sonde_run_info *info);
-/* The rank of the i-th worker found here, ascending, and its name ("w0000",
+/* Return the rank of the i-th worker found here, ascending, and its name ("w0000",
  * "worker_0"); -1 and NULL after the last one. */
 SONDE_API int sonde_trial_worker(const sonde_trial *trial, size_t i);
 SONDE_API const char *sonde_trial_worker_name(const sonde_trial *trial, size_t i);
@@ -108,15 +107,15 @@ typedef struct sonde_trial_resumed {
     int64_t step; /* global step it resumed from: the first one it wrote */
     int64_t time; /* when it began: ns since 1970, UTC */
 } sonde_trial_resumed;
-/* The i-th resume, worker by worker. False: there are fewer. */
+/* Gets the i-th resume, worker by worker. False: there are fewer. */
 SONDE_API bool sonde_trial_resume(const sonde_trial *trial, size_t i,
                                   sonde_trial_resumed *out);
-/* Whether the run was resumed from an earlier step since the last call with *seen (0 at
- * first). *step: the global step from which on everything read before is superseded. */
+/* Returns whether the run was resumed from an earlier step since the last call with *seen
+ * (initially 0). *step: the first global step whose earlier data is superseded. */
 SONDE_API bool sonde_trial_went_back(const sonde_trial *trial, size_t *seen,
                                      int64_t *step);
-/* The i-th part that could not be read, as one line. NULL: there are fewer. Borrowed
- * until the trial closes. */
+/* Describes the i-th part that could not be read, in one line, borrowed until the trial
+ * closes. NULL: there are fewer. */
 SONDE_API const char *sonde_trial_damage(const sonde_trial *trial, size_t i);
 
 /* --- tensors ---------------------------------------------------------------------- */
@@ -130,16 +129,16 @@ typedef struct sonde_trial_at {
     int micro_batch, replica;
 } sonde_trial_at;
 
-/* The tensors of all workers, one for each name, in order of first appearance. The
- * functions below take the ids of this catalogue. Borrowed until the next refresh. */
+/* Returns the tensors of all workers, one for each name, in order of first appearance,
+ * borrowed until the next refresh. The functions below use the ids of this catalogue. */
 SONDE_API const sonde_catalogue *sonde_trial_catalogue(const sonde_trial *trial);
-/* Whether a tensor belonged to a collection when it was recorded. */
+/* Returns whether a tensor belonged to a collection when it was recorded. */
 SONDE_API bool sonde_trial_in_collection(const sonde_trial *trial, uint32_t id,
                                          const char *collection);
-/* The name of the i-th collection. NULL: there are fewer. */
+/* Returns the name of the i-th collection. NULL: there are fewer. */
 SONDE_API const char *sonde_trial_collection(const sonde_trial *trial, size_t i);
-/* What was saved of a tensor at a place, as SONDE_HOW_ bits. Micro-batch or replica
- * -1: any of them. step -1: any step of the mode. */
+/* Returns the saved forms of a tensor at a place, as SONDE_HOW_ bits.
+ * Micro-batch or replica -1: any of them. step -1: any step of the mode. */
 SONDE_API unsigned sonde_trial_has(sonde_trial *trial, uint32_t id,
                                    const sonde_trial_at *where);
 
@@ -151,9 +150,9 @@ typedef enum sonde_step_state {
     SONDE_STEP_NOT_YET = 2      /* it may still come, or be completed */
 } sonde_step_state;
 
-/* The steps of a mode at which something was saved, ascending, as the mode counts
- * them. incomplete: include steps that some workers have not ended. NULL: out of
- * memory. Borrowed until the next refresh. */
+/* Returns the saved steps of a mode, ascending, as the mode counts them, borrowed until
+ * the next refresh. incomplete: include steps that some workers have not ended. NULL: out
+ * of memory. */
 SONDE_API const int64_t *sonde_trial_steps(sonde_trial *trial, sonde_mode mode,
                                            bool incomplete, size_t *count);
 /* The steps at which a tensor has any of how (SONDE_HOW_ bits; 0: any), ascending.
@@ -177,46 +176,46 @@ SONDE_API bool sonde_trial_mode_step(sonde_trial *trial, int64_t global_step,
 SONDE_API bool sonde_trial_global_step(sonde_trial *trial, sonde_mode mode,
                                        int64_t mode_step, int64_t *global_step);
 
-/* When a worker ended a step, in ns since 1970, UTC; worker -1: the last worker to end
- * it. False: not ended yet, or not known, as in runs of smdebug. */
+/* Gets the time at which a worker ended a step, in ns since 1970, UTC; worker -1: the last
+ * worker to end it. False: not ended yet, or not known, as in runs of smdebug. */
 SONDE_API bool sonde_trial_step_time(const sonde_trial *trial, sonde_mode mode,
                                      int64_t step, int worker, int64_t *time);
 
 /* --- values ----------------------------------------------------------------------- */
 
 /*
- * The raw value at a place. Its data is read-only, may be unaligned, and is borrowed
+ * Gets the raw value at a place. Its data is read-only, may be unaligned, and is borrowed
  * until the trial closes; if it was compressed or comes from smdebug, only until the next
- * call for a value or record of this trial. SONDE_ENOTFOUND: none there; the diagnostic
- * names what is. SONDE_EFORMAT: its bytes do not match their hash. SONDE_EUNSUPPORTED: a
- * dtype that Sonde does not have (strings of smdebug). Cost: a few microseconds plus the
- * hash, if cached.
+ * call for a value or record of this trial. SONDE_ENOTFOUND: no value there; the
+ * diagnostic names the nearest ones. SONDE_EFORMAT: its bytes do not match their hash.
+ * SONDE_EUNSUPPORTED: a dtype that Sonde does not have (strings of smdebug). Cost: a few
+ * microseconds plus the hash, if cached.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_trial_value(sonde_trial *trial, uint32_t id,
                                                     const sonde_trial_at *where,
                                                     sonde_view *view, sonde_diag *diag);
-/* Whether a value that sonde_trial_value returned just now is borrowed until the trial
- * closes: its bytes are mapped, neither compressed nor smdebug's. */
+/* Returns whether the value that sonde_trial_value returned last is borrowed until the
+ * trial closes: its bytes are mapped, neither compressed nor smdebug's. */
 SONDE_API bool sonde_trial_is_mapped(const sonde_trial *trial, const sonde_view *value);
-/* Vital signs as saved, or else computed from the raw value, which gives the same bits,
- * or else norms. Micro-batch or replica -1: of all of them, merged in order. Errors:
- * sonde_trial_value. */
+/* Gets vital signs as saved, otherwise computed from the raw value with the same bits,
+ * otherwise norms. Micro-batch or replica -1: of all of them, merged in order. Errors are
+ * those of sonde_trial_value. */
 SONDE_API SONDE_CHECKED sonde_err sonde_trial_vitals(sonde_trial *trial, uint32_t id,
                                                      const sonde_trial_at *where,
                                                      sonde_vitals *vitals,
                                                      sonde_diag *diag);
-/* A sketch, in the same way. */
+/* Gets a sketch, as sonde_trial_vitals does. */
 SONDE_API SONDE_CHECKED sonde_err sonde_trial_sketch(sonde_trial *trial, uint32_t id,
                                                      const sonde_trial_at *where,
                                                      sonde_sketch *sketch,
                                                      sonde_diag *diag);
 
 /*
- * A reduction from what was saved; out->how is its source. Statistics come from vital
- * signs, or else from the raw value with the same bits, or else from norms; quantiles
- * from the raw value exactly, or else from the sketch; products and hashes from the raw
+ * Computes a reduction from saved data; out->how is its source. Statistics come from vital
+ * signs, otherwise from the raw value with the same bits, otherwise from norms; quantiles
+ * from the raw value exactly, otherwise from the sketch; products and hashes from the raw
  * value. Micro-batch or replica -1: of all elements of all of them, in order.
- * SONDE_ENOTFOUND: nothing saved there answers it.
+ * SONDE_ENOTFOUND: the data saved there is not sufficient.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_trial_reduce(sonde_trial *trial, uint32_t id,
                                                      const sonde_trial_at *where,
@@ -225,7 +224,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_trial_reduce(sonde_trial *trial, uint32_
                                                      sonde_diag *diag);
 
 /*
- * The vital signs of a tensor over steps begin ... end - 1 of a mode (end 0: no end),
+ * Gets the vital signs of a tensor over steps begin ... end - 1 of a mode (end 0: no end),
  * merged over the micro-batches and replicas of a worker (-1: the first that has any),
  * and found at each step as sonde_trial_vitals does. *steps and *vitals are new arrays of
  * *count elements; free each with sonde_release. Damaged steps are left out; up to five
@@ -239,15 +238,15 @@ SONDE_API SONDE_CHECKED sonde_err sonde_trial_vitals_series(
 /* --- all of it, in order ---------------------------------------------------------- */
 
 /*
- * A cursor walks over all records in ascending global steps; within a step by worker; and
- * of each worker first vital signs, then norms, raw values, sketches, in the order of
+ * A cursor reads all records in ascending global steps, within a step by worker, and for
+ * each worker first vital signs, then norms, raw values and sketches, in the order of
  * writing. It reads ahead from the disk.
  *
  *     while ((err = sonde_trial_next(cursor, &record, &diag)) == SONDE_OK) { ... }
  *     (err is SONDE_EEND)
  *
- * Following a live run: after SONDE_EEND, sonde_trial_refresh lets next return what is
- * new. Only complete steps are returned, so no step is seen halfway. If the run is
+ * To follow a live run, call sonde_trial_refresh after SONDE_EEND; next then returns the
+ * new records. It returns only complete steps. If the run is
  * resumed from a step that was already returned, next returns SONDE_ERESUMED once and
  * continues with that step.
  */
@@ -264,8 +263,8 @@ typedef struct sonde_trial_cursor_options {
     size_t ahead;       /* bytes to read ahead; 0: 16 MiB; SIZE_MAX: none */
 } sonde_trial_cursor_options;
 
-/* Borrowed until the next call of sonde_trial_next; the data of a raw value as long as
- * sonde_trial_value says. */
+/* A record is borrowed until the next call of sonde_trial_next; the data of a raw value as
+ * sonde_trial_value states. */
 typedef struct sonde_trial_record {
     uint32_t id;
     int worker;
@@ -276,14 +275,15 @@ typedef struct sonde_trial_record {
     const sonde_sketch *sketch;
 } sonde_trial_record;
 
-/* options NULL: the raw values of all modes. The trial must outlive the cursor; it can
- * have any number of cursors. SONDE_ERANGE: an id is not in the catalogue. */
+/* Creates a cursor. options NULL: the raw values of all modes. The trial must outlive the
+ * cursor; it can have any number of cursors. SONDE_ERANGE: an id is not in the
+ * catalogue. */
 SONDE_API SONDE_CHECKED sonde_err
 sonde_trial_cursor_create(sonde_trial *trial, const sonde_trial_cursor_options *options,
                           sonde_trial_cursor **out, sonde_diag *diag);
 SONDE_API void sonde_trial_cursor_destroy(sonde_trial_cursor *cursor);
 /*
- * The next record. SONDE_EEND: no more (complete) records. SONDE_ERESUMED: the run was
+ * Gets the next record. SONDE_EEND: no more (complete) records. SONDE_ERESUMED: the run was
  * resumed; records from the step in the diagnostic on are superseded and come again.
  * SONDE_ENOMEM: the next call returns the same record. Any other error concerns one
  * record, which the diagnostic names; the next call continues after it.

@@ -6,7 +6,7 @@
  */
 #include "extension/python_graph.h"
 
-#include <sonde/nn/function.h>
+#include <sonde/nn/model.h>
 
 #include <string.h>
 
@@ -126,8 +126,8 @@ static PyObject *graph_tensor(PyObject *self, PyObject *arguments)
                                              : SONDE_ROLE_WEIGHT,
                             &view);
     if (value != 0 && trained != 0) {
-        sonde_nn_parameter_leave_out(model, sonde_nn_parameter_count(model) - 1,
-                                     frozen != 0);
+        sonde_nn_parameter_leave_out(
+            model, sonde_nn_model_get_info(model).parameter_count - 1, frozen != 0);
     }
     return answer(self, value);
 }
@@ -199,7 +199,7 @@ static bool read_values(PyObject *given, sonde_nn_value *values, size_t *count)
 
 PyDoc_STRVAR(function_doc,
              "function(module, kind, values, settings)\n--\n\n"
-             "An op of <sonde/nn/function.h> over a tuple of values. settings: a dict of "
+             "An op of <sonde/nn/model.h> over a tuple of values. settings: a dict of "
              "numbers, tuples of numbers, or words. Returns the value of its result.");
 
 static PyObject *graph_function(PyObject *self, PyObject *arguments)

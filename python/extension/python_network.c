@@ -4,7 +4,7 @@
  */
 #include "extension/python_graph.h"
 
-#include <sonde/nn/function.h>
+#include <sonde/nn/model.h>
 #include <sonde/nn/plan.h>
 
 static sonde_nn_model *model_of(PyObject *graph)
@@ -46,7 +46,8 @@ PyObject *sonde__python_graph_name_of(PyObject *graph, PyObject *value)
 
     return PyErr_Occurred() == NULL
                ? Py_BuildValue(
-                     "z", sonde_nn_value_name(model_of(graph), (sonde_nn_value)number))
+                     "z", sonde_nn_value_describe(model_of(graph), (sonde_nn_value)number)
+                              .name)
                : NULL;
 }
 
@@ -55,8 +56,10 @@ PyObject *sonde__python_graph_dtype_of(PyObject *graph, PyObject *value)
     const unsigned long number = PyLong_AsUnsignedLong(value);
 
     return PyErr_Occurred() == NULL
-               ? Py_BuildValue("s", sonde_dtype_name(sonde_nn_value_dtype(
-                                        model_of(graph), (sonde_nn_value)number)))
+               ? Py_BuildValue(
+                     "s", sonde_dtype_name(sonde_nn_value_describe(model_of(graph),
+                                                                   (sonde_nn_value)number)
+                                               .dtype))
                : NULL;
 }
 
@@ -99,7 +102,7 @@ PyObject *sonde__python_graph_plan(PyObject *graph, PyObject *arguments)
     sonde_nn_options_init(&options);
     options.batch_size = batch;
     sonde_err err =
-        sonde_nn_inference_session(model_of(graph), &options, &session, &diag);
+        sonde_nn_session_create(model_of(graph), &options, NULL, &session, &diag);
 
     if (err == SONDE_OK) {
         err = sonde_nn_plan_save(session, path, &saving, &diag);

@@ -1,5 +1,5 @@
 /*
- * python_parameter.c - parameters and buffers, their gradients, updates and optimiser
+ * python_parameter.c - parameters and buffers, their gradients, updates and optimizer
  * state.
  *
  * Parameters are read where their module keeps them, in its dictionary, at every step: a
@@ -30,7 +30,7 @@ static const unsigned roles_of[SLOTS] = {
     [BUFFER] = 1U << SONDE_ROLE_BUFFER,
 };
 
-/* A tensor that an optimiser keeps of a parameter, as {"exp_avg": tensor}. */
+/* A tensor that an optimizer keeps of a parameter, as {"exp_avg": tensor}. */
 typedef struct kept {
     PyObject *key; /* a reference */
     uint32_t slot;
@@ -40,7 +40,7 @@ typedef struct kept {
 struct sonde__python_parameter {
     PyObject *owner, *key; /* the dictionary of its module, and its key there */
     uint32_t slots[SLOTS];
-    size_t player; /* the optimiser that holds it */
+    size_t player; /* the optimizer that holds it */
     kept *state;
 };
 
@@ -235,7 +235,7 @@ bool sonde__python_see_parameters(sonde__python_watch *self, unsigned kinds)
 
 /* --- gradients ---------------------------------------------------------------------- */
 
-/* Which gradients: of a player, and of those that no optimiser holds; of all. */
+/* Which gradients: of a player, and of those that no optimizer holds; of all. */
 enum { ALL_PLAYERS = -1 };
 
 static bool is_chosen(const sonde__python_watch *self, size_t player, Py_ssize_t chosen)
@@ -365,9 +365,9 @@ bool sonde__python_see_cleared(sonde__python_watch *self)
     return good;
 }
 
-/* --- the state of optimisers -------------------------------------------------------- */
+/* --- the state of optimizers -------------------------------------------------------- */
 
-/* The slot of a tensor in an optimiser's state; the hooks declare a new one. */
+/* The slot of a tensor in an optimizer's state; the hooks declare a new one. */
 static kept *find_state(sonde__python_watch *self, size_t index, PyObject *key,
                         PyObject *tensor, PyObject *optimizer)
 {
@@ -426,7 +426,7 @@ static bool see_item(sonde__python_watch *self, size_t index, PyObject *key,
     return found >= 0;
 }
 
-/* What an optimiser keeps of a parameter: states[parameter], a new reference, or NULL. Its
+/* What an optimizer keeps of a parameter: states[parameter], a new reference, or NULL. Its
  * states lie mostly in the order of parameters: *next is where the one after the last that
  * was found is. Asking for a key calls Python, for the hash of a tensor. */
 static PyObject *state_of(PyObject *states, PyObject *parameter, Py_ssize_t *next)

@@ -234,8 +234,8 @@ static bool read_options(session_object *self, PyObject *given, sonde_nn_options
 
     sonde_nn_options_init(options);
     if (!PyArg_ParseTuple(given, "iiipiiKizip|i", &options->device_iterations,
-                          &options->gradient_accumulation, &options->replication_factor,
-                          &sum, &mode, &options->output_period, &seed, &options->threads,
+                          &options->gradient_accumulation, &options->replicas, &sum,
+                          &mode, &options->output_period, &seed, &options->threads,
                           &options->plan_cache, &execution, &exceptions, &batch)) {
         return false;
     }
@@ -264,9 +264,10 @@ static bool open_session(session_object *self, bool training, PyObject *given,
     if (!read_options(self, given, &options)) {
         return false;
     }
-    err = training ? sonde_nn_training_session(model, &options, &self->optimizer,
-                                               &self->session, &diag)
-                   : sonde_nn_inference_session(model, &options, &self->session, &diag);
+    err = training
+              ? sonde_nn_session_create(model, &options, &self->optimizer, &self->session,
+                                        &diag)
+              : sonde_nn_session_create(model, &options, NULL, &self->session, &diag);
     if (err != SONDE_OK) {
         (void)sonde__python_raise(&diag);
         return false;
@@ -276,7 +277,9 @@ static bool open_session(session_object *self, bool training, PyObject *given,
         (void)PyErr_NoMemory();
         return false;
     }
-    if (sonde_nn_session_print_to(self->session, self->prints, &diag) != SONDE_OK) {
+    if (sonde_nn_session_set(self->session,
+                             SONDE_OPTIONS(sonde_nn_session, .prints = self->prints),
+                             &diag) != SONDE_OK) {
         (void)sonde__python_raise(&diag);
         return false;
     }
@@ -548,9 +551,14 @@ PyDoc_STRVAR(outputs_doc, "outputs()\n--\n\nHow many outputs a call has.");
 
 static PyObject *session_outputs(PyObject *object, PyObject *unused)
 {
+    const sonde_nn_session *session = ((session_object *)object)->session;
+    sonde_nn_session_info info;
+    sonde_diag diag = {0};
+
     (void)unused;
-    return PyLong_FromSize_t(
-        sonde_nn_session_output_count(((session_object *)object)->session));
+    return sonde_nn_session_describe(session, &info, &diag) == SONDE_OK
+               ? PyLong_FromSize_t(info.output_count)
+               : sonde__python_raise(&diag);
 }
 
 PyDoc_STRVAR(set_rate_doc, "set_rate(rate, group=0)\n--\n\n"
@@ -574,14 +582,14 @@ static PyObject *session_set_rate(PyObject *object, PyObject *arguments)
     if (group == 0) {
         self->optimizer.learning_rate = (float)rate;
         return done(
-            sonde_nn_session_set_optimizer(self->session, &self->optimizer, &diag),
+            sonde_nn_session_set_optimizer(self->session, NULL, &self->optimizer, &diag),
             &diag);
     }
     name_group(group - 1, name);
     self->groups[group - 1].learning_rate = (float)rate;
-    return done(
-        sonde_nn_session_set_group(self->session, name, &self->groups[group - 1], &diag),
-        &diag);
+    return done(sonde_nn_session_set_optimizer(self->session, name,
+                                               &self->groups[group - 1], &diag),
+                &diag);
 }
 
 PyDoc_STRVAR(save_doc, "save(path)\n--\n\n"

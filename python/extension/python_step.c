@@ -2,7 +2,7 @@
  * python_step.c - when a step begins and ends.
  *
  * A step of training begins with the forward pass of a root in training mode with
- * gradients enabled, and ends when every optimiser has stepped; several backward passes
+ * gradients enabled, and ends when every optimizer has stepped; several backward passes
  * before that are micro-batches of one step. A forward pass in evaluation mode is a step
  * of mode eval. What is due, the watch decides; a slot that is not costs a byte load.
  */
@@ -14,7 +14,7 @@
 static const unsigned FORWARD = 1U << SONDE_ROLE_ACTIVATION | 1U << SONDE_ROLE_OUTPUT |
                                 1U << SONDE_ROLE_INPUT |
                                 1U << SONDE_ROLE_ACTIVATION_GRADIENT;
-/* Roles of what is seen once an optimiser has stepped. */
+/* Roles of what is seen once an optimizer has stepped. */
 static const unsigned AFTER = 1U << SONDE_ROLE_WEIGHT | 1U << SONDE_ROLE_BIAS |
                               1U << SONDE_ROLE_BUFFER | 1U << SONDE_ROLE_UPDATE |
                               1U << SONDE_ROLE_OPTIMIZER;
@@ -105,7 +105,7 @@ static bool judge(sonde__python_watch *self)
     return true;
 }
 
-/* What a step says of the optimisers ends with it. */
+/* What a step says of the optimizers ends with it. */
 static void forget_players(sonde__python_watch *self)
 {
     for (size_t i = 0; self->players != NULL && i <= self->optimizer_count; i++) {
@@ -235,7 +235,7 @@ bool sonde__python_after_root(sonde__python_watch *self, const sonde__python_hoo
     return sonde__python_end_root(self);
 }
 
-/* --- the optimiser ------------------------------------------------------------------ */
+/* --- the optimizer ------------------------------------------------------------------ */
 
 /* Whether step was called with a closure, which computes the gradients within it. */
 static bool has_closure(PyObject *optimizer, PyObject *arguments, PyObject *options)
@@ -250,7 +250,7 @@ static bool has_closure(PyObject *optimizer, PyObject *arguments, PyObject *opti
            (count > first && PyTuple_GetItem(arguments, first) != Py_None);
 }
 
-/* Shows what is due before an optimiser steps. If nothing is due after that, the step ends
+/* Shows what is due before an optimizer steps. If nothing is due after that, the step ends
  * here, while the rules' data are in the caches; findings are delivered at its end. */
 static bool see_before_step(sonde__python_watch *self, size_t player, bool closure)
 {

@@ -3,7 +3,7 @@
  *
  *     python_watch.c      the type: life, slots, what was seen
  *     python_step.c       when a step begins and ends
- *     python_parameter.c  parameters, their gradients, updates and optimiser state
+ *     python_parameter.c  parameters, their gradients, updates and optimizer state
  *     python_call.c       calls of modules, in place of torch.nn.Module._compiled_call_impl
  *     python_modules.c    which modules are watched
  *     python_forward.c    inputs and outputs of modules, and their gradients
@@ -57,7 +57,7 @@ typedef struct sonde__python_signed {
     sonde_vitals vitals;
 } sonde__python_signed;
 
-/* An optimiser at the step that is on; player 0 has the parameters that none holds. */
+/* An optimizer at the step that is on; player 0 has the parameters that none holds. */
 typedef struct sonde__python_player {
     bool stepped;
     bool shown;   /* its gradients were */
@@ -87,7 +87,7 @@ typedef struct sonde__python_watch {
     int mode;             /* of the step that is on; -1: none */
     uint64_t steps;       /* that have begun */
     unsigned long thread; /* on which that step began */
-    bool judged;          /* it was ended before its optimiser stepped */
+    bool judged;          /* it was ended before its optimizer stepped */
     int inside;           /* forward passes of roots that are on */
     size_t optimizer_count, stepped_count;
     sonde__python_player *players; /* optimizer_count + 1; NULL: no hooks */
@@ -137,7 +137,7 @@ struct sonde__python_hook {
     sonde__python_action *act;
     /* of the gradient of a module's output */
     size_t module;
-    size_t number;    /* of the output; of an optimiser: from 1 */
+    size_t number;    /* of the output; of an optimizer: from 1 */
     Py_ssize_t place; /* among the gradients of its function */
 };
 
@@ -227,16 +227,16 @@ PyObject *sonde__python_note_cleared(PyObject *watch, PyObject *arguments);
 PyObject *sonde__python_add_parameter(PyObject *watch, PyObject *arguments);
 /* Shows weights, updates and buffers: of the given kinds those that are wanted. */
 bool sonde__python_see_parameters(sonde__python_watch *self, unsigned kinds);
-/* Shows the gradients of what an optimiser holds; with those of the first at a step, the
+/* Shows the gradients of what an optimizer holds; with those of the first at a step, the
  * gradients of what none holds. Notes whether they were cleared before the step. */
 bool sonde__python_see_gradients(sonde__python_watch *self, size_t player);
 /* Shows all gradients that this step has not shown. */
 bool sonde__python_see_all_gradients(sonde__python_watch *self);
 /* After a backward pass: shows the gradients that are cleared before their step. */
 bool sonde__python_see_cleared(sonde__python_watch *self);
-/* Notes whether an optimiser's gradients were cleared before it stepped. */
+/* Notes whether an optimizer's gradients were cleared before it stepped. */
 void sonde__python_set_cleared(sonde__python_watch *self, size_t player, bool cleared);
-/* Shows what an optimiser keeps of each parameter. */
+/* Shows what an optimizer keeps of each parameter. */
 bool sonde__python_see_state(sonde__python_watch *self, PyObject *optimizer);
 void sonde__python_forget_parameters(sonde__python_watch *self);
 void sonde__python_free_parameters(sonde__python_watch *self);
@@ -322,7 +322,7 @@ bool sonde__python_end(sonde__python_watch *self);
 bool sonde__python_begin_root(sonde__python_watch *self, size_t index, PyObject *root,
                               PyObject *inputs);
 bool sonde__python_end_root(sonde__python_watch *self);
-/* The same as hooks, (module, inputs[, output]), and around the step of an optimiser,
+/* The same as hooks, (module, inputs[, output]), and around the step of an optimizer,
  * (optimizer, arguments, options). */
 sonde__python_action sonde__python_before_root, sonde__python_after_root,
     sonde__python_before_step, sonde__python_after_step;

@@ -220,7 +220,7 @@ class _Step:
         self.places: list[Any] = []  # by shown: (block, row) or the place of a value
         self.blocks: list[torch.Tensor] = []
         self.values: list[torch.Tensor] = []
-        self.groups: list[tuple[int, bool, set[int]]] = []  # optimiser, looked, its gradients
+        self.groups: list[tuple[int, bool, set[int]]] = []  # optimizer, looked, its gradients
         self.scalars: list[tuple[str, float]] = []
         self.copy: Any = None
 
@@ -253,7 +253,7 @@ class Device:
             self.compute(0, False)
 
     def compute(self, player: int, looked: bool) -> None:
-        """Computes what is held: gradients of an optimiser, if player is not 0. looked: they were
+        """Computes what is held: gradients of an optimizer, if player is not 0. looked: they were
         shown once at this step."""
         held, self.held = self.held, []
         kinds: dict[Any, list[Any]] = {}

@@ -3,7 +3,7 @@
 A loss has no name of its own, so it is known by the place in the program that calls backward().
 One place may serve several: a helper, a loop, a trainer's method. Two passes of a place in one
 step are of one loss, as the micro-batches of an accumulated gradient are, if they reach the same
-parameters, or came by the same calls, of the same optimisers, to parameters that both reach. Else
+parameters, or came by the same calls, of the same optimizers, to parameters that both reach. Else
 they are two losses, of two players or of an actor and its critic, and have names of their own.
 
 Passes in different steps are told apart only where two losses came in one step: a program may
@@ -66,7 +66,7 @@ class Place:
     def find(self, calls: Calls, reached: frozenset[int], holders: Mapping[int, int],
              again: bool) -> _Loss | None:
         """The loss of a pass; None: a new one. again: the place had a pass in this step.
-        holders: the optimisers that hold parameters, by the parameters' ids."""
+        holders: the optimizers that hold parameters, by the parameters' ids."""
         for loss in self.losses:
             if reached and loss.reached == reached:
                 return loss

@@ -1,15 +1,15 @@
-"""Where PyTorch has its tensors: hooks on a model, its optimisers and backward().
+"""Where PyTorch has its tensors: hooks on a model, its optimizers and backward().
 
     forward of a root    begins a step; module outputs are seen when they are due
     backward()           the loss; then the gradients of module outputs
     optimizer.step()     before: the gradients of what it holds, and, at the first, weights
-                         that the step will change; after: updates, weights, optimiser state.
+                         that the step will change; after: updates, weights, optimizer state.
                          The last one ends the step
 
     GradScaler           the loss is the one before scaling; a step that it skips ends at its
                          update
 
-An optimiser that finds no gradient other than 0 at its step, though a backward pass ran, has
+An optimizer that finds no gradient other than 0 at its step, though a backward pass ran, has
 them cleared too early: from then on its gradients are seen after each backward pass.
 
 The hooks themselves are C (python/extension/python_step.c); this file installs them and declares
@@ -102,7 +102,7 @@ def _named_roots(model: Any) -> dict[str, torch.nn.Module]:
 
 
 def _stepping(optimizer: Any) -> Any:
-    """The optimiser whose step takes hooks: a wrapper that did not call Optimizer.__init__, as
+    """The optimizer whose step takes hooks: a wrapper that did not call Optimizer.__init__, as
     Opacus's DPOptimizer, is taken for the one that it wraps."""
     seen = 0
     while (isinstance(optimizer, torch.optim.Optimizer) and seen < 8
@@ -198,7 +198,7 @@ class Hooks:
         self.slots: dict[str, int] = {}  # of what C asked for, by name
         self.handles: list[Any] = []
         self.names: dict[int, str] = {}  # of parameters, by id, while hooks are installed
-        self.holders: dict[int, int] = {}  # their optimisers' numbers, from 1, likewise
+        self.holders: dict[int, int] = {}  # their optimizers' numbers, from 1, likewise
         self.parameters: list[str] = []  # their names, in the order of C
         self.places = Places()  # where backward is called
         self.scalers: list[weakref.ref[Any]] = []  # that the program gave
@@ -330,7 +330,7 @@ class Hooks:
         self.scalers.append(weakref.ref(scaler))
 
     def skip(self, scaler: Any, stepped: set[int]) -> None:
-        """A GradScaler does not call the optimiser at a step that overflows; its update ends
+        """A GradScaler does not call the optimizer at a step that overflows; its update ends
         that step."""
         ours = any(ref() is scaler for ref in self.scalers) or stepped & self.optimizers
         if ours and self.core.state() == (True, True, 0):
@@ -339,7 +339,7 @@ class Hooks:
             self.core.end()
 
     def see_unclipped(self, parameters: Any) -> None:
-        """Shows the gradients of the optimisers that hold any of these parameters."""
+        """Shows the gradients of the optimizers that hold any of these parameters."""
         watched = (parameters,) if isinstance(parameters, torch.Tensor) else parameters
         if self.core.state() == (True, True, 0):
             for player in sorted({self.holders.get(id(p), 0) for p in watched
@@ -460,7 +460,7 @@ def _output(module: str, number: int) -> str:
 
 
 class _Unknown:
-    """Called after the step of any optimiser, where the program gave none: prints once that a step
+    """Called after the step of any optimizer, where the program gave none: prints once that a step
     goes on although one that holds the model's parameters has stepped."""
 
     def __init__(self, hooks: Hooks):

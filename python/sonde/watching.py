@@ -1,7 +1,7 @@
 """sonde.watch: a program that trains with PyTorch, watched.
 
 A step of training begins with the forward pass of a watched model that is in training mode
-with gradients enabled, and ends when the optimiser has stepped; several backward passes
+with gradients enabled, and ends when the optimizer has stepped; several backward passes
 before that are micro-batches of one step. A forward pass of a model in evaluation mode is a
 step of mode eval. This file has what a program sets and asks for; torch_hooks.py knows where
 PyTorch has its tensors; everything that happens at a step is C.
@@ -245,7 +245,7 @@ class Watch:
             self._core.set_mode(self._modes[-1])
 
     def step_end(self) -> None:
-        """Ends the step: for loops without an optimiser of PyTorch's."""
+        """Ends the step: for loops without an optimizer of PyTorch's."""
         if not self.closed:
             self._core.end()
 
@@ -277,7 +277,7 @@ class Watch:
         self._core.pause(False)
 
     def remove(self) -> None:
-        """Takes every hook off the model and the optimisers; the run stays open."""
+        """Takes every hook off the model and the optimizers; the run stays open."""
         if self._hooks is not None:
             self._hooks.remove()
             self._hooks = None

@@ -81,7 +81,7 @@ struct cli_command {
     int (*run)(const void *values, int argc, char **argv);
 };
 
-extern const cli_command *const cli_commands[]; /* NULL-terminated */
+extern const cli_command *const *cli_commands; /* NULL-terminated; main.c has them */
 
 size_t cli_option_count(const cli_command *command);
 

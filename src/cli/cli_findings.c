@@ -146,6 +146,18 @@ void cli_finding_log_put(cli_finding_log *log, const sonde_finding *finding, int
     cli_log_omit_finding(share == CLI_FINDING_WHOLE);
 }
 
+void cli_on_warning(void *user, const char *text)
+{
+    (void)user;
+    cli_warn("%s", text);
+}
+
+bool cli_is_interrupted(void *user)
+{
+    (void)user;
+    return cli_interrupted();
+}
+
 /* --- the verdict -------------------------------------------------------------------- */
 
 /* "2 errors, 1 warning" */

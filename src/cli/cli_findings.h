@@ -48,6 +48,9 @@ void cli_print_more(FILE *stream, const sonde_finding *finding, int epoch);
  * few. Until cli_log_omit_finding(false), the log leaves out its line about a finding that was
  * printed. */
 void cli_finding_log_put(cli_finding_log *log, const sonde_finding *finding, int epoch);
+/* Events of a trainer: a warning; whether Ctrl-C was pressed. */
+void cli_on_warning(void *user, const char *text);
+bool cli_is_interrupted(void *user);
 /* One line on stdout; nothing without rules. */
 void cli_print_verdict(const sonde_nn_trainer *trainer, bool json);
 

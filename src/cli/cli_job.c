@@ -5,9 +5,8 @@
 #include "cli/cli_job.h"
 #include "cli/run_reading.h"
 
-#include <sonde/nn/fetch.h>
-#include <sonde/nn/option.h>
-#include <sonde/nn/synth.h>
+#include <sonde/nn/dataset.h>
+#include <sonde/nn/job.h>
 #include <sonde/plot.h>
 
 #include <inttypes.h>
@@ -74,14 +73,14 @@ sonde_err cli_job_open(const char *text, sonde_nn_job **out, sonde_diag *diag)
     return sonde_nn_job_builtin(text, out, diag);
 }
 
-sonde_err cli_weights_load(const sonde_nn_job *job, sonde_nn_model *model,
-                           const char *path, const char *text, sonde_diag *diag)
+sonde_err cli_weights_load(sonde_nn_job *job, sonde_nn_model *model, const char *path,
+                           const char *text, sonde_diag *diag)
 {
     const char *file = path != NULL ? path : "sonde-out/model.safetensors";
     sonde_err err = SONDE_OK;
 
-    if (path == NULL &&
-        ((text != NULL && ends_with(text, ".onnx")) || sonde_nn_job_has_weights(job))) {
+    if (path == NULL && ((text != NULL && ends_with(text, ".onnx")) ||
+                         sonde_nn_job_get_info(job)->has_weights)) {
         return SONDE_OK; /* it has its own */
     }
     err = sonde_nn_model_load(model, file, diag);
@@ -132,12 +131,9 @@ static sonde_err draw_stand_in(const char *name, sonde_diag *diag)
     const sonde_nn_synth_options synth = {.size = sizeof synth, .seed = 0};
     sonde_nn_dataset *test = NULL;
     char path[4096];
-    sonde_err err = sonde_nn_data_cache(name, path, sizeof path, diag);
 
+    SONDE__TRY(sonde_nn_data_cache(name, path, sizeof path, diag));
     /* the test set is written last */
-    if (err != SONDE_OK) {
-        return err;
-    }
     if (sonde_nn_dataset_open(
             path, SONDE_OPTIONS(sonde_nn_dataset, .name = name, .split = SONDE_NN_TEST),
             &test, NULL) == SONDE_OK) {

@@ -8,7 +8,6 @@
 #include <sonde/nn/dataset.h>
 #include <sonde/nn/evaluator.h>
 #include <sonde/nn/job.h>
-#include <sonde/nn/metrics.h>
 #include <sonde/plot.h>
 
 #include "cli/cli.h"
@@ -29,8 +28,8 @@ bool cli_job_is_plan(const char *argument);
 /* Loads saved weights into a model of the job. path NULL: those that sonde train saves in
  * sonde-out, or those of an ONNX file or a plan. Errors name text, which is that of
  * cli_job_open. */
-sonde_err cli_weights_load(const sonde_nn_job *job, sonde_nn_model *model,
-                           const char *path, const char *text, sonde_diag *diag);
+sonde_err cli_weights_load(sonde_nn_job *job, sonde_nn_model *model, const char *path,
+                           const char *text, sonde_diag *diag);
 
 /*
  * A split of the job's data. Data that is not there is fetched into the cache; if that

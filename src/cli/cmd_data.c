@@ -5,8 +5,7 @@
 #include "base/fail.h"
 #include "cli/run_reading.h"
 
-#include <sonde/nn/fetch.h>
-#include <sonde/nn/synth.h>
+#include <sonde/nn/dataset.h>
 
 #include <inttypes.h>
 #include <math.h>

@@ -439,10 +439,6 @@ static int run_demo(const void *values, int argc, char **argv)
         return fail_name(name);
     }
     cli_catch_interrupt();
-    err = cli_demo_check_hook(asked->hook_type, &diag);
-    if (err != SONDE_OK) {
-        return cli_fail(&diag);
-    }
     err = cli_demo_open(show.file, asked->fixed, asked->hook_type, &show.job, &diag);
     if (err != SONDE_OK) {
         return cli_fail(&diag);

@@ -5,7 +5,7 @@
 #include "base/fail.h"
 #include "cli/run_reading.h"
 
-#include <sonde/nn/option.h>
+#include <sonde/nn/job.h>
 
 #include <stddef.h>
 #include <math.h>
@@ -89,7 +89,7 @@ static sonde_err balance(evaluation *run, sonde_diag *diag)
     sonde_nn_dataset *set = NULL;
     sonde_err err = SONDE_OK;
 
-    if (!sonde_nn_job_is_balanced(run->job)) {
+    if (!sonde_nn_job_get_info(run->job)->balanced) {
         return SONDE_OK;
     }
     err = cli_data_open(run->job, SONDE_NN_TRAIN, true, &set, diag);
@@ -176,7 +176,7 @@ static sonde_err show(const evaluation *run, sonde_diag *diag)
 {
     const eval_values *asked = run->asked;
     const sonde_nn_score score = sonde_nn_evaluator_score(run->evaluator);
-    const sonde_nn_confusion *matrix = sonde_nn_evaluator_matrix(run->evaluator);
+    const sonde_nn_confusion *matrix = sonde_nn_evaluator_score(run->evaluator).matrix;
 
     if (asked->json) {
         print_json(run, &score, matrix);

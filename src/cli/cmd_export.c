@@ -78,12 +78,9 @@ static sonde_err set_up(const export_values *asked, sonde_export_kind *kind,
     }
     SONDE__TRY(cli_range_parse(asked->mode, asked->steps, asked->worker, &range, diag));
     if (asked->stats != NULL) {
-        err = cli_stats_parse(asked->stats, NULL, stats, diag);
+        SONDE__TRY(cli_stats_parse(asked->stats, NULL, stats, diag));
         options->stats = stats->item;
         options->stat_count = stats->count;
-    }
-    if (err != SONDE_OK) {
-        return err;
     }
     if (asked->values && asked->stats != NULL) {
         return sonde_diag_set(diag, SONDE_EINVAL, "--values", "one of them",
@@ -92,9 +89,6 @@ static sonde_err set_up(const export_values *asked, sonde_export_kind *kind,
     if (!asked->values && asked->elements != CLI_NOT_GIVEN) {
         return sonde_diag_set(diag, SONDE_EINVAL, "--elements", "both",
                               "without --values");
-    }
-    if (err != SONDE_OK) {
-        return err;
     }
     options->values = asked->values;
     options->elements = asked->elements != CLI_NOT_GIVEN ? asked->elements : 0;
@@ -119,11 +113,8 @@ static sonde_err export_run(const export_values *asked, int argc, char **argv,
     SONDE__TRY_DONE(set_up(asked, &kind, &stats, &options, diag));
     SONDE__TRY_DONE(sonde_trial_open(argv[0], NULL, &trial, diag));
     if (argc > 2) {
-        err = cli_select_some(trial, argv[2], &ids, &options.id_count, diag);
+        SONDE__TRY_DONE(cli_select_some(trial, argv[2], &ids, &options.id_count, diag));
         options.ids = ids;
-    }
-    if (err != SONDE_OK) {
-        goto done;
     }
     options.progress = on_progress;
     options.report_line = on_left_out;
@@ -131,10 +122,7 @@ static sonde_err export_run(const export_values *asked, int argc, char **argv,
     cli_progress_begin(&work->progress, "Export", "parts", 0, asked->quiet);
     err = sonde_trial_export(trial, kind, argv[1], &options, &report, diag);
     cli_progress_end(&work->progress);
-    if (err != SONDE_OK) {
-        goto done;
-    }
-    if (!asked->quiet) {
+    if (err == SONDE_OK && !asked->quiet) {
         print_report(&report, argv[1]);
     }
 
@@ -156,7 +144,8 @@ static sonde_err export_model(const export_values *asked, char **argv, sonde_dia
     SONDE__TRY_DONE(cli_weights_load(job, model, asked->weights, argv[0], diag));
     err = sonde_nn_onnx_save(model, argv[1], diag);
     if (err == SONDE_OK && !asked->quiet) {
-        (void)printf("%s: %zu parameters\n", argv[1], sonde_nn_parameter_count(model));
+        (void)printf("%s: %zu parameters\n", argv[1],
+                     sonde_nn_model_get_info(model).parameter_count);
     }
 
 done:

@@ -218,12 +218,7 @@ typedef struct counted {
 static sonde_err count_run(sonde_trial *trial, counted *counts, sonde_diag *diag)
 {
     for (int m = 0; m < SONDE_MODE_COUNT; m++) {
-        const sonde_err err =
-            cli_steps(trial, (sonde_mode)m, true, NULL, &counts->steps[m], diag);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(cli_steps(trial, (sonde_mode)m, true, NULL, &counts->steps[m], diag));
     }
     return cli_steps_per_second(trial, &counts->rate, diag);
 }

@@ -1,13 +1,45 @@
 /*
- * manual.c - help, manual pages and shell completion, all from the option tables; and the
- * command that writes them.
+ * cmd_manual.c - commands by their names; help, manual pages and shell completion, all from
+ * the option tables; and the command that writes them.
  */
 #include "cli/cli.h"
 
-#include <sonde/nn/option.h>
+#include <sonde/nn/job.h>
 
 #include <ctype.h>
 #include <string.h>
+
+/* --- the table -------------------------------------------------------------------- */
+
+const cli_command *const *cli_commands;
+
+size_t cli_option_count(const cli_command *command)
+{
+    size_t count = 0;
+
+    while (count < command->option_count && command->options[count].name != NULL) {
+        count++;
+    }
+    return count;
+}
+
+const cli_command *cli_find(int argc, char **argv, int *words)
+{
+    for (size_t i = 0; cli_commands[i] != NULL && argc > 0; i++) {
+        const char *name = cli_commands[i]->name;
+        const char *space = strchr(name, ' ');
+        const size_t first = space != NULL ? (size_t)(space - name) : strlen(name);
+
+        if (strlen(argv[0]) != first || strncmp(argv[0], name, first) != 0) {
+            continue;
+        }
+        if (space == NULL || (argc > 1 && strcmp(argv[1], space + 1) == 0)) {
+            *words = space == NULL ? 1 : 2;
+            return cli_commands[i];
+        }
+    }
+    return NULL;
+}
 
 /* --- help ------------------------------------------------------------------------- */
 

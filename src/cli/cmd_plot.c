@@ -429,14 +429,10 @@ static sonde_err plot_heat(plotting *p, const char *name, sonde_diag *diag)
 {
     sonde_plot_page page = make_page(p);
     uint32_t id = 0;
-    sonde_err err =
-        sonde_catalogue_find(sonde_trial_catalogue(p->trial), name, &id, diag);
 
+    SONDE__TRY(sonde_catalogue_find(sonde_trial_catalogue(p->trial), name, &id, diag));
     if (p->asked->title == NULL) {
         page.title = name;
-    }
-    if (err != SONDE_OK) {
-        return err;
     }
     return draw_heat(p->trial, id, &p->range, x_label(p), &page, &p->left_out,
                      p->asked->out, diag);
@@ -481,12 +477,10 @@ static int run_plot(const void *values, int argc, char **argv)
 {
     plotting p = {.asked = values};
     sonde_diag diag = {0};
-    sonde_err err = check(&p, argc, &diag);
+    sonde_err err = SONDE_OK;
 
     cli_catch_interrupt();
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(check(&p, argc, &diag));
     SONDE__TRY_DONE(sonde_trial_open(argv[0], NULL, &p.trial, &diag));
     make_title(&p);
     err = p.asked->histogram ? plot_heat(&p, argv[1], &diag)

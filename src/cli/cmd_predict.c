@@ -11,10 +11,9 @@
 #include "cli/run_reading.h"
 
 #include <sonde/nn/evaluator.h>
-#include <sonde/nn/metrics.h>
-#include <sonde/nn/option.h>
+#include <sonde/nn/job.h>
 #include <sonde/nn/session.h>
-#include <sonde/nn/tokenizer.h>
+#include <sonde/nn/dataset.h>
 #include <sonde/plot.h>
 
 #include <math.h>
@@ -93,19 +92,15 @@ static sonde_err transform(prediction *run, sonde_nn_sample *sample, sonde_diag 
 {
     const size_t scratch = sonde_nn_pipeline_get_info(run->pipeline).scratch;
     void *room = scratch > 0 ? aligned_alloc(16, (scratch + 15) / 16 * 16) : NULL;
-    sonde_err err = sonde_nn_dataset_get(run->image, 0, NULL, sample, diag);
+    sonde_err err = SONDE_OK;
 
     run->input = aligned_alloc(
         64, (sonde_nn_pipeline_get_info(run->pipeline).bytes + 63) / 64 * 64);
-    if (err != SONDE_OK) {
-        goto done;
-    }
     if (run->input == NULL || (scratch > 0 && room == NULL)) {
         err = diag->err = SONDE_ENOMEM;
-    }
-    if (err != SONDE_OK) {
         goto done;
     }
+    SONDE__TRY_DONE(sonde_nn_dataset_get(run->image, 0, NULL, sample, diag));
     err = sonde_nn_pipeline_run(run->pipeline, sample, 0, 0, 0, room, run->input, diag);
 
 done:
@@ -334,8 +329,9 @@ static sonde_err set_up(prediction *run, sonde_diag *diag)
     options.fixed_batch = true;
     options.threads = info->options.threads;
     options.plan_cache = info->options.plan_cache;
-    SONDE__TRY(sonde_nn_inference_session(run->model, &options, &run->session, diag));
-    return sonde_nn_session_set_mode(run->session, SONDE_MODE_PREDICT, diag);
+    SONDE__TRY(sonde_nn_session_create(run->model, &options, NULL, &run->session, diag));
+    return sonde_nn_session_set(
+        run->session, SONDE_OPTIONS(sonde_nn_session, .mode = SONDE_MODE_PREDICT), diag);
 }
 
 /* A file that cannot be read does not end the others. */

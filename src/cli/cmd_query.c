@@ -163,17 +163,12 @@ static sonde_err print_row(void *user, const sonde_export_row *row, sonde_diag *
 static sonde_err print_rows(query *q, sonde_trial *trial,
                             const sonde_export_options *options, sonde_diag *diag)
 {
-    sonde_err err = SONDE_OK;
-
     if (q->format == QUERY_TABLE) {
         print_table_head(q);
     } else if (q->format == QUERY_CSV) {
-        err = print_text_row(q, NULL, diag);
+        SONDE__TRY(print_text_row(q, NULL, diag));
     } else if (q->format == QUERY_JSON) {
         (void)putchar('[');
-    }
-    if (err != SONDE_OK) {
-        return err;
     }
     SONDE__TRY(sonde_trial_rows(trial, options, true, print_row, q, diag));
     if (q->format == QUERY_JSON) {

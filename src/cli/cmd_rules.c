@@ -6,7 +6,7 @@
 #include "base/fail.h"
 #include "cli/run_reading.h"
 
-#include <sonde/report.h>
+#include <sonde/plot.h>
 #include <sonde/rules.h>
 
 #include <inttypes.h>
@@ -333,12 +333,6 @@ static bool stops_if_stalled(const judged_run *run)
 
 /* --- judging ---------------------------------------------------------------------- */
 
-static bool stop(void *user)
-{
-    (void)user;
-    return cli_interrupted();
-}
-
 /* The rules, the trial, and what is done about findings. */
 static sonde_err prepare(judged_run *run, sonde_diag *diag)
 {
@@ -364,7 +358,7 @@ static sonde_err prepare(judged_run *run, sonde_diag *diag)
 static sonde_err judge(judged_run *run, sonde_diag *diag)
 {
     const rules_values *asked = run->asked;
-    sonde_rules_pace pace = {.follow = asked->follow, .stop = stop};
+    sonde_rules_pace pace = {.follow = asked->follow, .stop = cli_is_interrupted};
     cli_range range;
 
     SONDE__TRY(cli_range_parse(NULL, asked->steps, CLI_NOT_GIVEN, &range, diag));

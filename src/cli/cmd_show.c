@@ -106,12 +106,8 @@ static sonde_err print_options(const show_values *asked, sonde_print_options *op
         options->summarise_threshold = asked->threshold;
     }
     if (asked->float_format != NULL) {
-        const sonde_err err =
-            sonde_float_format_parse(asked->float_format, &options->float_format, diag);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(
+            sonde_float_format_parse(asked->float_format, &options->float_format, diag));
     }
     return sonde_print_options_check(options, diag);
 }

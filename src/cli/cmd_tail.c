@@ -264,17 +264,12 @@ static sonde_err follow(tail *t, sonde_run_info *info, sonde_diag *diag)
     bool first = true, changed = true, live = true;
 
     for (;;) {
-        sonde_err err = first ? SONDE_OK : sonde_trial_refresh(t->trial, &changed, diag);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(first ? SONDE_OK : sonde_trial_refresh(t->trial, &changed, diag));
         sonde_trial_describe(t->trial, info);
         live = info->status == SONDE_RUN_RUNNING;
-        err = changed ? print_changes(t, first, live, diag) : SONDE_OK;
-        if (err != SONDE_OK || !t->asked->follow || !live || cli_interrupted() ||
-            ferror(stdout) != 0) {
-            return err;
+        SONDE__TRY(changed ? print_changes(t, first, live, diag) : SONDE_OK);
+        if (!t->asked->follow || !live || cli_interrupted() || ferror(stdout) != 0) {
+            return SONDE_OK;
         }
         first = false;
         pause_poll();

@@ -6,7 +6,7 @@
 #include "base/fail.h"
 #include "cli/run_reading.h"
 
-#include <sonde/nn/option.h>
+#include <sonde/nn/job.h>
 #include <sonde/nn/session.h>
 
 #include <stdlib.h>
@@ -35,21 +35,17 @@ static void release(compiled *work)
 /* The job's groups of parameters: each has numbers of its own among the tensors. */
 static sonde_err add_groups(compiled *work, sonde_diag *diag)
 {
-    const size_t count = sonde_nn_job_group_count(work->job);
+    const size_t count = sonde_nn_job_get_info(work->job)->group_count;
 
     for (size_t i = 0; i < count; i++) {
         sonde_nn_job_group group;
-        sonde_err err = sonde_nn_job_get_group(work->job, i, &group, diag);
 
-        if (err == SONDE_OK) {
-            const sonde_nn_group given = {
-                .name = group.name, .params = group.params, .optimizer = group.optimizer};
-
-            err = sonde_nn_session_add_group(work->session, &given, diag);
-        }
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde_nn_job_get_group(work->job, i, &group, diag));
+        SONDE__TRY(sonde_nn_session_add_group(
+            work->session,
+            &(sonde_nn_group){
+                .name = group.name, .params = group.params, .optimizer = group.optimizer},
+            diag));
     }
     return SONDE_OK;
 }
@@ -64,19 +60,9 @@ static void show_progress(void *user, int done, int total)
     }
 }
 
-static sonde_err load_weights(const tensors_values *asked, const char *job,
-                              const compiled *work, sonde_diag *diag)
-{
-    return asked->weights != NULL
-               ? cli_weights_load(work->job, work->model, asked->weights, job, diag)
-               : SONDE_OK;
-}
-
 static sonde_err compile(const tensors_values *asked, const char *job, compiled *work,
                          sonde_diag *diag)
 {
-    sonde_err err = SONDE_OK;
-
     SONDE__TRY(cli_job_open(job, &work->job, diag));
     sonde_nn_job_info *info = sonde_nn_job_get_info(work->job);
     info->options.on_progress = show_progress;
@@ -99,17 +85,14 @@ static sonde_err compile(const tensors_values *asked, const char *job, compiled 
         info->options.gradient_accumulation = 1; /* a job's is one of training */
     }
     SONDE__TRY(sonde_nn_job_build(work->job, &work->model, diag));
-    SONDE__TRY(load_weights(asked, job, work, diag));
-    err = asked->inference
-              ? sonde_nn_inference_session(work->model, &info->options, &work->session,
-                                           diag)
-              : sonde_nn_training_session(work->model, &info->options, &info->optimizer,
-                                          &work->session, diag);
-    if (err == SONDE_OK && !asked->inference) {
-        err = add_groups(work, diag);
+    if (asked->weights != NULL) {
+        SONDE__TRY(cli_weights_load(work->job, work->model, asked->weights, job, diag));
     }
-    if (err != SONDE_OK) {
-        return err;
+    SONDE__TRY(sonde_nn_session_create(work->model, &info->options,
+                                       asked->inference ? NULL : &info->optimizer,
+                                       &work->session, diag));
+    if (!asked->inference) {
+        SONDE__TRY(add_groups(work, diag));
     }
     return sonde_nn_session_compile(work->session, diag);
 }
@@ -216,9 +199,10 @@ static int run_compile(const void *values, int argc, char **argv)
               ? sonde_nn_session_dump(work.session, asked->dump, stdout, &diag)
               : describe(&work, &diag);
     if (err == SONDE_OK && asked->save != NULL) {
-        err = sonde_nn_job_save_plan(
-            work.job, work.session, asked->save,
-            asked->weights != NULL || sonde_nn_job_has_weights(work.job), &diag);
+        err = sonde_nn_job_save_plan(work.job, work.session, asked->save,
+                                     asked->weights != NULL ||
+                                         sonde_nn_job_get_info(work.job)->has_weights,
+                                     &diag);
     }
 
 done:

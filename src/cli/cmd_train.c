@@ -7,7 +7,7 @@
 #include "cli/cli_job.h"
 #include "cli/run_reading.h"
 
-#include <sonde/nn/option.h>
+#include <sonde/nn/job.h>
 #include <sonde/nn/ranks.h>
 #include <sonde/print.h>
 
@@ -233,10 +233,10 @@ static void on_saved(void *user, const char *path)
 /* Of the final score: the samples held out of training if the data has no test set. */
 static const sonde_nn_dataset *scored_set(const training *run, const char **name)
 {
-    const sonde_nn_dataset *test = sonde_nn_trainer_dataset(run->trainer, SONDE_NN_TEST);
+    const sonde_nn_dataset *test = sonde_nn_trainer_get_info(run->trainer).test;
 
     *name = test != NULL ? "test" : "val";
-    return test != NULL ? test : sonde_nn_trainer_dataset(run->trainer, SONDE_NN_TRAIN);
+    return test != NULL ? test : sonde_nn_trainer_get_info(run->trainer).train;
 }
 
 static void on_scored(void *user, const sonde_nn_score *score,
@@ -258,18 +258,6 @@ static void on_scored(void *user, const sonde_nn_score *score,
     } else if (sonde_nn_ranks_rank(run->ranks) == 0) {
         cli_print_scores(score, matrix, set, run->asked->quiet);
     }
-}
-
-static void on_warning(void *user, const char *text)
-{
-    (void)user;
-    cli_warn("%s", text);
-}
-
-static bool is_interrupted(void *user)
-{
-    (void)user;
-    return cli_interrupted();
 }
 
 static sonde_err open_data(void *user, sonde_nn_split split, sonde_nn_dataset **out,
@@ -334,31 +322,32 @@ static sonde_err set_options(const training *run, sonde_diag *diag)
 static sonde_err make_trainer(training *run, const char *job, sonde_diag *diag)
 {
     const train_values *asked = run->asked;
-    const sonde_nn_trainer_options options = {.size = sizeof options,
-                                              .events = {.user = run,
-                                                         .begin = on_begin,
-                                                         .epoch_begin = on_epoch_begin,
-                                                         .step = on_step,
-                                                         .evaluating = on_evaluating,
-                                                         .epoch_end = on_epoch_end,
-                                                         .checkpoint = on_checkpoint,
-                                                         .saved = on_saved,
-                                                         .finding = on_finding,
-                                                         .acted = on_acted,
-                                                         .stopped = on_stopped,
-                                                         .scored = on_scored,
-                                                         .warning = on_warning,
-                                                         .interrupted = is_interrupted},
-                                              .out = run->out,
-                                              .resume = asked->resume,
-                                              .no_evaluation = asked->no_eval,
-                                              .ranks = run->ranks,
-                                              .program = "sonde train",
-                                              .run_model = cli_job_built_in(job),
-                                              .open_data = open_data};
+    const sonde_nn_trainer_options options = {
+        .size = sizeof options,
+        .events = {.user = run,
+                   .begin = on_begin,
+                   .epoch_begin = on_epoch_begin,
+                   .step = on_step,
+                   .evaluating = on_evaluating,
+                   .epoch_end = on_epoch_end,
+                   .checkpoint = on_checkpoint,
+                   .saved = on_saved,
+                   .finding = on_finding,
+                   .acted = on_acted,
+                   .stopped = on_stopped,
+                   .scored = on_scored,
+                   .warning = cli_on_warning,
+                   .interrupted = cli_is_interrupted},
+        .out = run->out,
+        .resume = asked->resume,
+        .no_evaluation = asked->no_eval,
+        .ranks = run->ranks,
+        .program = "sonde train",
+        .run_model = cli_job_built_in(job),
+        .open_data = open_data};
 
     SONDE__TRY(sonde_nn_trainer_create_for_job(run->job, &options, &run->trainer, diag));
-    if (sonde_nn_trainer_actions(run->trainer) != NULL) {
+    if (sonde_nn_trainer_get_info(run->trainer).actions != NULL) {
         cli_actions_log();
     }
     return SONDE_OK;
@@ -368,9 +357,9 @@ static sonde_err make_trainer(training *run, const char *job, sonde_diag *diag)
 static sonde_err add_prints(training *run, sonde_diag *diag)
 {
     const cli_list *asked = &run->asked->print;
-    const size_t taps = sonde_nn_job_tap_count(run->job);
+    const size_t taps = sonde_nn_job_get_info(run->job)->tap_count;
     const sonde_schedule always = sonde_schedule_every(1);
-    sonde_nn_session *session = sonde_nn_trainer_session(run->trainer);
+    sonde_nn_session *session = sonde_nn_trainer_get_info(run->trainer).session;
 
     if (taps + asked->count == 0) {
         return SONDE_OK;
@@ -381,7 +370,7 @@ static sonde_err add_prints(training *run, sonde_diag *diag)
                                         sonde_printer_sink(run->printer), diag));
     }
     for (size_t i = 0; i < taps; i++) {
-        const sonde_nn_job_tap *tap = sonde_nn_job_get_tap(run->job, i);
+        const sonde_nn_job_tap *tap = &sonde_nn_job_get_info(run->job)->taps[i];
         const sonde_schedule schedule = {
             .every = tap->every, .start = tap->start, .end = tap->end};
 
@@ -397,7 +386,7 @@ static sonde_err join_ranks(training *run, sonde_diag *diag)
     if (sonde_nn_ranks_started() == 1) {
         return SONDE_OK;
     }
-    SONDE__TRY(sonde_nn_ranks_join(is_interrupted, NULL, &run->ranks, diag));
+    SONDE__TRY(sonde_nn_ranks_join(cli_is_interrupted, NULL, &run->ranks, diag));
     cli_set_rank(sonde_nn_ranks_rank(run->ranks));
     if (sonde_nn_ranks_rank(run->ranks) == 0) {
         return SONDE_OK;
@@ -433,13 +422,13 @@ static sonde_err set_up(training *run, const char *job, sonde_diag *diag)
 
 static void draw_pictures(training *run)
 {
-    const cli_pictures pictures = {
-        .out = run->out,
-        .train = sonde_nn_trainer_dataset(run->trainer, SONDE_NN_TRAIN),
-        .test = sonde_nn_trainer_dataset(run->trainer, SONDE_NN_TEST),
-        .losses = &run->losses,
-        .evaluations = &run->evaluations,
-        .matrix = sonde_nn_trainer_matrix(run->trainer)};
+    const cli_pictures pictures = {.out = run->out,
+                                   .train = sonde_nn_trainer_get_info(run->trainer).train,
+                                   .test = sonde_nn_trainer_get_info(run->trainer).test,
+                                   .losses = &run->losses,
+                                   .evaluations = &run->evaluations,
+                                   .matrix =
+                                       sonde_nn_trainer_get_info(run->trainer).matrix};
 
     cli_draw_pictures(&pictures, &run->pictures);
 }
@@ -479,17 +468,19 @@ static sonde_err print_options(training *run, const char *job, sonde_diag *diag)
 /* How long the calls of the training session took. */
 static void print_latency(const training *run)
 {
-    sonde_nn_latency latency;
+    sonde_nn_session_info info;
     sonde_diag diag;
 
-    if (sonde_nn_session_get_latency(sonde_nn_trainer_session(run->trainer), &latency,
-                                     &diag) != SONDE_OK) {
+    if (sonde_nn_session_describe(sonde_nn_trainer_get_info(run->trainer).session, &info,
+                                  &diag) != SONDE_OK) {
         return;
     }
-    CLI_LINE(cli_text("event", "latency"), cli_int("calls", latency.calls),
-             cli_fixed("minimum", 9, latency.minimum), cli_fixed("mean", 9, latency.mean),
-             cli_fixed("median", 9, latency.median), cli_fixed("p90", 9, latency.p90),
-             cli_fixed("p99", 9, latency.p99), cli_fixed("maximum", 9, latency.maximum));
+    CLI_LINE(cli_text("event", "latency"), cli_int("calls", info.latency.calls),
+             cli_fixed("minimum", 9, info.latency.minimum),
+             cli_fixed("mean", 9, info.latency.mean),
+             cli_fixed("median", 9, info.latency.median),
+             cli_fixed("p90", 9, info.latency.p90), cli_fixed("p99", 9, info.latency.p99),
+             cli_fixed("maximum", 9, info.latency.maximum));
 }
 
 static sonde_err train(training *run, const char *job, sonde_diag *diag)
@@ -538,7 +529,7 @@ static int run_train(const void *values, int argc, char **argv)
 
     cli_catch_interrupt();
     err = train(&run, argc > 0 ? argv[0] : NULL, &diag);
-    stopped = run.trainer != NULL ? sonde_nn_trainer_stopped(run.trainer) : NULL;
+    stopped = run.trainer != NULL ? sonde_nn_trainer_get_info(run.trainer).stopped : NULL;
     if (err != SONDE_OK) {
         goto done;
     }
@@ -632,8 +623,8 @@ const cli_command cli_train = {
         "exit code is 1.",
     .examples = "  sonde train\n"
                 "  sonde train fashion_cnn --epochs 1 --print 'Gradient___fc2.bias'\n"
-                "  sonde train --record runs/first --save-every 100\n"
-                "  sonde train --record runs/first --save-every 100 --resume\n"
+                "  sonde train --record runs/first --record-every 100\n"
+                "  sonde train --record runs/first --record-every 100 --resume\n"
                 "  sonde train --stop-on error --on-finding 'command:notify-send Sonde'\n"
                 "  sonde train job.yaml --resume sonde-out/checkpoint.safetensors",
     .options = train_options,

@@ -1,14 +1,14 @@
 /*
  * demo.h - networks that really go wrong, and the same ones repaired.
  *
- * A demo is a job file in examples/demos (<sonde/nn/demo.h>). The record is never
+ * A demo is a job file in examples/demos (<sonde/nn/job.h>). The record is never
  * edited: the rules find what the network did.
  */
 #ifndef SONDE_CLI_DEMO_H
 #define SONDE_CLI_DEMO_H
 
 #include <sonde/nn/dataset.h>
-#include <sonde/nn/demo.h>
+#include <sonde/nn/job.h>
 #include <sonde/rules.h>
 
 #include "cli/cli.h"
@@ -18,7 +18,8 @@ typedef struct cli_demo_file {
     const char *name, *text;
 } cli_demo_file;
 
-extern const cli_demo_file cli_demo_files[]; /* ends with a name NULL */
+/* Both end with a name NULL. recordings: usual, and by the names of --hook-type. */
+extern const cli_demo_file cli_demo_files[], cli_demo_recordings[];
 
 /* As the command line has it. */
 typedef struct cli_demo_options {
@@ -36,11 +37,10 @@ typedef struct cli_demo_options {
     void *user;
 } cli_demo_options;
 
-/* The job of a demo, with the recording that makes judging it again find the same. */
+/* The job of a demo, with the recording that makes judging it again find the same, or that
+ * of a hook type. SONDE_EINVAL: there is no such type. */
 sonde_err cli_demo_open(const cli_demo_file *file, bool fixed, const char *hook_type,
                         sonde_nn_job **out, sonde_diag *diag);
-/* Fails unless the type is NULL or one of those that the table of demo_run.c has. */
-sonde_err cli_demo_check_hook(const char *type, sonde_diag *diag);
 /* Trains a demo, records it and has it judged. Prints the loss unless quiet. */
 sonde_err cli_demo_train(const cli_demo_file *file, const cli_demo_options *options,
                          sonde_diag *diag);

@@ -7,11 +7,12 @@
  * activations less often. So judging the record again finds the same.
  */
 #include "base/fail.h"
+#include "cli/cli_findings.h"
 #include "cli/demo.h"
 #include "cli/run_reading.h"
 
-#include <sonde/nn/option.h>
-#include <sonde/nn/synth.h>
+#include <sonde/nn/job.h>
+#include <sonde/nn/dataset.h>
 #include <sonde/nn/trainer.h>
 
 #include <math.h>
@@ -153,12 +154,8 @@ static sonde_err make_samples(const sonde_nn_demo *demo, const char *folder,
 
     out->pixels = malloc((size_t)count * PIXELS * sizeof *out->pixels);
     out->labels = malloc((size_t)count * sizeof *out->labels);
-    if (err != SONDE_OK) {
-        goto done;
-    }
-    if (out->pixels == NULL || out->labels == NULL) {
-        *diag = (sonde_diag){.err = SONDE_ENOMEM, .found = "out of memory"};
-        err = SONDE_ENOMEM;
+    if (err == SONDE_OK && (out->pixels == NULL || out->labels == NULL)) {
+        err = cli_fail_memory(diag);
     }
     if (err != SONDE_OK) {
         goto done;
@@ -187,46 +184,9 @@ static void free_samples(sample_set *set)
     *set = (sample_set){0};
 }
 
-/* --- recording -------------------------------------------------------------------- */
+/* --- the job ---------------------------------------------------------------------- */
 
-/* Raw values are those of RAW_EVERY. */
-#define UNITS                                                                            \
-    "    units: {include: 're:^(relu[0-9]?_output|(tanh|sigmoid)_input)_[0-9]$'}\n"
-#define USUAL                                                                            \
-    "record:\n"                                                                          \
-    "  every: 20\n"                                                                      \
-    "  vitals_every: 1\n"                                                                \
-    "  compress: true\n"                                                                 \
-    "  collections:\n"                                                                   \
-    "    inputs: {every: 1, reductions: [mean]}\n"                                       \
-    "    outputs: {every: 1, reductions: [mean]}\n"                                      \
-    "    activations: {every: 1, reductions: [mean]}\n"                                  \
-    "    activation_gradients: {every: 1, reductions: [mean]}\n"                         \
-    "    states: {include: 're:^(Accl[12]|Step|UpdatedVar)___', every: 1,"               \
-    " reductions: [mean]}\n"                                                             \
-    "    labels: {include: 'input/1', every: 1}\n" UNITS
-/* Weights, biases, gradients and losses, and no other tensor. */
-#define PARAMETERS                                                                       \
-    "record:\n"                                                                          \
-    "  every: 20\n"                                                                      \
-    "  vitals: false\n"                                                                  \
-    "  compress: true\n"                                                                 \
-    "  collections:\n"                                                                   \
-    "    signs: {include: ['@weights', '@biases', '@gradients', '@losses'], every: 1,"   \
-    " reductions: [mean]}\n"
-
-/* A way of recording. The first one is the usual one; the others have the seeds' names. */
-static const struct {
-    const char *name, *text;
-} recordings[] = {
-    {"", USUAL},
-    {"weights-bias-gradients", PARAMETERS},
-    {"module-input-output",
-     PARAMETERS "    modules: {include: ['@inputs', 're:_(input|output)_[0-9]+$'],"
-                " exclude: 'Gradient___*', every: 1, reductions: [mean]}\n" UNITS},
-    {"saveall", USUAL "    all: {every: 100}\n"},
-};
-enum { RAW_EVERY = 20, PRINT_EVERY = 20 };
+enum { RAW_EVERY = 20, PRINT_EVERY = 20 }; /* RAW_EVERY: as the recordings have it */
 
 typedef struct running {
     const cli_demo_options *asked;
@@ -244,68 +204,58 @@ typedef struct running {
     double loss;
 } running;
 
-/* --- the job ---------------------------------------------------------------------- */
-
-sonde_err cli_demo_check_hook(const char *type, sonde_diag *diag)
+/* The recording of a hook type; NULL: the usual one. */
+static const cli_demo_file *find_recording(const char *type, sonde_diag *diag)
 {
-    for (size_t i = 0; type != NULL && i < CLI_COUNT_OF(recordings); i++) {
-        if (i > 0 && strcmp(type, recordings[i].name) == 0) {
-            return SONDE_OK;
+    const char *name = type != NULL ? type : "usual";
+
+    for (size_t i = 0; cli_demo_recordings[i].name != NULL; i++) {
+        if (strcmp(name, cli_demo_recordings[i].name) == 0) {
+            return &cli_demo_recordings[i];
         }
     }
-    return type == NULL
-               ? SONDE_OK
-               : sonde_diag_set(diag, SONDE_EINVAL, "--hook-type",
-                                "weights-bias-gradients, module-input-output or saveall",
-                                "'%s'", type);
+    (void)sonde_diag_set(diag, SONDE_EINVAL, "--hook-type",
+                         "weights-bias-gradients, module-input-output or saveall", "'%s'",
+                         type);
+    return NULL;
 }
 
-/* NULL: the usual one. */
-static const char *recording_of(const char *type)
-{
-    for (size_t i = 1; type != NULL && i < CLI_COUNT_OF(recordings); i++) {
-        if (strcmp(type, recordings[i].name) == 0) {
-            return recordings[i].text;
-        }
-    }
-    return recordings[0].text;
-}
-
-static sonde_err parse(const char *name, const char *text, const char *recording,
+/* more: another line of the recording's collections; NULL: none. */
+static sonde_err parse(const cli_demo_file *file, const cli_demo_file *recording,
                        const char *more, sonde_nn_job **out, sonde_diag *diag)
 {
-    const size_t size = strlen(text) + strlen(recording) + strlen(more) + 8;
-    char *whole = malloc(size);
+    sonde_text whole = {0};
     sonde_err err = SONDE_OK;
 
-    if (whole == NULL) {
-        return cli_fail_memory(diag);
-    }
-    (void)snprintf(whole, size, "%s%s%s%s%s", text, recording,
-                   more[0] != '\0' ? "    " : "", more, more[0] != '\0' ? "\n" : "");
-    err = sonde_nn_job_parse(whole, strlen(whole), name, out, diag);
-    free(whole);
+    sonde_text_format(&whole, "%s%s%s%s\n", file->text, recording->text,
+                      more != NULL ? "    " : "", more != NULL ? more : "");
+    err = whole.failed
+              ? cli_fail_memory(diag)
+              : sonde_nn_job_parse(whole.data, whole.length, file->name, out, diag);
+    sonde_text_fini(&whole);
     return err;
 }
 
 sonde_err cli_demo_open(const cli_demo_file *file, bool fixed, const char *hook_type,
                         sonde_nn_job **out, sonde_diag *diag)
 {
-    const char *recording = recording_of(hook_type);
+    const cli_demo_file *recording = find_recording(hook_type, diag);
     sonde_nn_job *job = NULL, *plain = NULL;
+    const char *more = NULL;
     sonde_err err = SONDE_OK;
 
-    SONDE__TRY(parse(file->name, file->text, recording, "", &plain, diag));
-    const char *more = sonde_nn_job_get_demo(plain)->collections;
-    if (more == NULL || strncmp(recording, USUAL, strlen(USUAL)) != 0) {
-        more = "";
+    if (recording == NULL) {
+        return diag->err;
     }
-    err = parse(file->name, file->text, recording, more, &job, diag);
+    SONDE__TRY(parse(file, recording, NULL, &plain, diag));
+    if (hook_type == NULL || strcmp(hook_type, "saveall") == 0) {
+        more = sonde_nn_job_get_demo(plain)->collections;
+    }
+    err = parse(file, recording, more, &job, diag);
     sonde_nn_job_destroy(plain);
-    if (err != SONDE_OK) {
-        return err;
+    if (err == SONDE_OK && fixed) {
+        err = sonde_nn_job_fix_demo(job, diag);
     }
-    err = fixed ? sonde_nn_job_fix_demo(job, diag) : SONDE_OK;
     if (err != SONDE_OK) {
         sonde_nn_job_destroy(job);
         return err;
@@ -338,8 +288,8 @@ static sonde_err set_options(running *run, sonde_diag *diag)
 /* The faults of initial weights. */
 static void set_weights(const running *run)
 {
-    for (size_t i = 0; i < sonde_nn_parameter_count(run->model); i++) {
-        const sonde_view view = sonde_nn_parameter_view(run->model, i);
+    for (size_t i = 0; i < sonde_nn_model_get_info(run->model).parameter_count; i++) {
+        const sonde_view view = sonde_nn_parameter(run->model, i).view;
         const int64_t count = sonde_view_count(&view);
         float *values = view.data;
 
@@ -356,8 +306,9 @@ static void leave_out(const running *run)
     const char *module = run->demo->frozen;
     const size_t length = module != NULL ? strlen(module) : 0;
 
-    for (size_t i = 0; length > 0 && i < sonde_nn_parameter_count(run->model); i++) {
-        const char *name = sonde_nn_parameter_name(run->model, i);
+    for (size_t i = 0;
+         length > 0 && i < sonde_nn_model_get_info(run->model).parameter_count; i++) {
+        const char *name = sonde_nn_parameter(run->model, i).name;
 
         if (strncmp(name, module, length) == 0 && name[length] == '.') {
             sonde_nn_parameter_leave_out(run->model, i, true);
@@ -438,8 +389,9 @@ static sonde_err on_step(void *user, const sonde_nn_step *step, sonde_diag *diag
     }
     if (run->demo->decay > 0.0F) {
         run->info->optimizer.learning_rate *= run->demo->decay;
-        return sonde_nn_session_set_optimizer(sonde_nn_trainer_session(run->trainer),
-                                              &run->info->optimizer, diag);
+        return sonde_nn_session_set_optimizer(
+            sonde_nn_trainer_get_info(run->trainer).session, NULL, &run->info->optimizer,
+            diag);
     }
     return SONDE_OK;
 }
@@ -467,18 +419,6 @@ static void on_finding(void *user, const sonde_finding *finding, int epoch)
     run->asked->on_finding(run->asked->user, finding, run->demo->test > 0 ? epoch : 0);
 }
 
-static void on_warning(void *user, const char *text)
-{
-    (void)user;
-    cli_warn("%s", text);
-}
-
-static bool is_interrupted(void *user)
-{
-    (void)user;
-    return cli_interrupted();
-}
-
 /* --- running ---------------------------------------------------------------------- */
 
 static sonde_err make_trainer(running *run, const char *name, sonde_diag *diag)
@@ -495,8 +435,8 @@ static sonde_err make_trainer(running *run, const char *name, sonde_diag *diag)
                    .step = on_step,
                    .epoch_end = on_epoch_end,
                    .finding = on_finding,
-                   .warning = on_warning,
-                   .interrupted = is_interrupted},
+                   .warning = cli_on_warning,
+                   .interrupted = cli_is_interrupted},
         .no_evaluation = run->demo->test == 0,
         .no_scalars = true, /* rules in the process do not see them */
         .model = run->model,

@@ -22,7 +22,7 @@ extern const cli_command cli_train, cli_eval, cli_predict, cli_tensors, cli_comp
     cli_rules_list, cli_rules_show, cli_stop, cli_checkpoint, cli_send, cli_demo,
     cli_demo_list, cli_data_fetch, cli_data_synth, cli_data_info, cli_manual;
 
-const cli_command *const cli_commands[] = {
+static const cli_command *const commands[] = {
     &cli_train,      &cli_eval,       &cli_predict,    &cli_tensors,    &cli_compile,
     &cli_ls,         &cli_show,       &cli_tail,       &cli_query,      &cli_export,
     &cli_verify,     &cli_plot,       &cli_rules_list, &cli_rules_show, &cli_rules,
@@ -30,37 +30,9 @@ const cli_command *const cli_commands[] = {
     &cli_data_fetch, &cli_data_synth, &cli_data_info,  &cli_manual,     NULL,
 };
 
-const cli_command *cli_find(int argc, char **argv, int *words)
-{
-    for (size_t i = 0; cli_commands[i] != NULL && argc > 0; i++) {
-        const char *name = cli_commands[i]->name;
-        const char *space = strchr(name, ' ');
-        const size_t first = space != NULL ? (size_t)(space - name) : strlen(name);
-
-        if (strlen(argv[0]) != first || strncmp(argv[0], name, first) != 0) {
-            continue;
-        }
-        if (space == NULL || (argc > 1 && strcmp(argv[1], space + 1) == 0)) {
-            *words = space == NULL ? 1 : 2;
-            return cli_commands[i];
-        }
-    }
-    return NULL;
-}
-
 /* --- options ---------------------------------------------------------------------- */
 
 enum { MOST_OPTIONS = 128, FIRST_CODE = 256 };
-
-size_t cli_option_count(const cli_command *command)
-{
-    size_t count = 0;
-
-    while (count < command->option_count && command->options[count].name != NULL) {
-        count++;
-    }
-    return count;
-}
 
 /* The long option that was probably meant; NULL if none is similar. */
 static const char *nearest_option(const cli_command *command, const char *text)
@@ -402,6 +374,7 @@ int main(int argc, char **argv)
     int words = 0;
     sonde_diag diag = {0};
 
+    cli_commands = commands;
     (void)signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit fails like a full disk */
     cli_guard_output();
     cli_log_open();

@@ -71,20 +71,9 @@ sonde_err cli_range_parse(const char *mode, const char *steps, int64_t worker,
 {
     cli_range parsed = {.mode = SONDE_MODE_GLOBAL,
                         .worker = worker == CLI_NOT_GIVEN ? -1 : (int)worker};
-    sonde_err err = SONDE_OK;
 
-    if (mode != NULL) {
-        err = parse_mode(mode, &parsed.mode, diag);
-    }
-    if (err != SONDE_OK) {
-        return err;
-    }
-    if (steps != NULL) {
-        err = parse_steps(steps, &parsed, diag);
-    }
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(mode != NULL ? parse_mode(mode, &parsed.mode, diag) : SONDE_OK);
+    SONDE__TRY(steps != NULL ? parse_steps(steps, &parsed, diag) : SONDE_OK);
     *range = parsed;
     return SONDE_OK;
 }
@@ -236,22 +225,15 @@ sonde_err cli_select_some(const sonde_trial *trial, const char *text, uint32_t *
 {
     uint32_t *found = NULL;
     size_t found_count = 0;
-    sonde_err err = SONDE_OK;
 
-    SONDE__TRY_GO(cli_resolve(trial, text, &found, &found_count, diag));
+    SONDE__TRY(cli_resolve(trial, text, &found, &found_count, diag));
     if (found_count == 0) {
-        err = sonde_diag_set(diag, SONDE_ENOTFOUND, text, "", "matches no tensor");
-    }
-    if (err != SONDE_OK) {
-        goto error;
+        sonde_release(found);
+        return sonde_diag_set(diag, SONDE_ENOTFOUND, text, "", "matches no tensor");
     }
     *ids = found;
     *count = found_count;
     return SONDE_OK;
-
-error:
-    sonde_release(found);
-    return err;
 }
 
 sonde_export_options cli_rows(const uint32_t *ids, size_t count, const cli_range *range,

@@ -9,7 +9,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "base/point.h"
+#include "base/number.h"
 #include "plot/page.h"
 
 #include <math.h>
@@ -77,13 +77,10 @@ static sonde_err read_value(matrix *m, int row, int column, sonde_diag *diag)
 static sonde_err read_matrix(const sonde_confusion_plot *plot, matrix *m,
                              sonde_diag *diag)
 {
-    sonde_err err = check_view(&plot->counts, diag);
     double largest = 0;
 
     *m = (matrix){.plot = plot, .whole = true};
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(check_view(&plot->counts, diag));
     SONDE__TRY(sonde__plot_colours_check(plot->colours, diag));
     m->classes = (int)plot->counts.shape[0];
     m->values = sonde__calloc((size_t)m->classes * (size_t)m->classes, sizeof(double));
@@ -97,7 +94,7 @@ static sonde_err read_matrix(const sonde_confusion_plot *plot, matrix *m,
         largest = SONDE_MAX(largest, m->values[i]);
     }
     m->bar = (sonde__plot_axis){.high = largest > 0 ? largest : 1, .whole = m->whole};
-    return err;
+    return SONDE_OK;
 }
 
 static const char *class_name(const matrix *m, int i, char buf[16])
@@ -362,11 +359,9 @@ sonde_err sonde__plot_build_confusion(const void *description, sonde__plot_scene
     matrix m = {0};
     sonde__plot_page page = {0};
     char subtitle[120] = "";
-    sonde_err err = read_matrix(plot, &m, diag);
+    sonde_err err = SONDE_OK;
 
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(read_matrix(plot, &m, diag));
     SONDE__TRY_DONE(sonde__plot_page_begin(scene, &plot->page,
                                            summary(&m, subtitle, sizeof subtitle), NULL,
                                            0, &page, diag));

@@ -122,11 +122,9 @@ sonde_err sonde__plot_series_read(const sonde_plot_series *series, bool log_y,
 {
     sonde__plot_series s = {0};
     size_t size = 0;
-    sonde_err err = check_series(series, where, diag);
+    sonde_err err = SONDE_OK;
 
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(check_series(series, where, diag));
     s.count = (size_t)series->y.shape[0];
     if (sonde__mul(s.count, sizeof(double), &size)) {
         s.x = sonde__malloc(size);
@@ -498,18 +496,16 @@ sonde_err sonde__plot_build_curves(const void *description, sonde__plot_scene *s
                                    sonde_diag *diag)
 {
     const sonde_curves_plot *const plot = description;
-    sonde_err err = check_plot(plot, diag);
-    chart *c = NULL;
 
-    if (err != SONDE_OK) {
-        return err;
-    }
-    c = sonde__calloc(1, sizeof *c);
+    SONDE__TRY(check_plot(plot, diag));
+    chart *c = sonde__calloc(1, sizeof *c);
+
     if (c == NULL) {
         return sonde__fail_nomem(diag, "curves");
     }
     c->plot = plot;
-    err = build(c, scene, diag);
+    const sonde_err err = build(c, scene, diag);
+
     for (size_t i = 0; i < plot->count; i++) {
         sonde__plot_series_fini(&c->series[i]);
     }

@@ -8,7 +8,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "base/point.h"
+#include "base/number.h"
 #include "plot/axes.h"
 #include "plot/page.h"
 

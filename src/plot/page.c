@@ -94,15 +94,13 @@ sonde_err sonde__plot_page_chart(sonde__plot_scene *scene, const sonde_plot_page
 {
     const double natural = round(SONDE_MIN(SONDE_MAX(scene->width * 0.65, 240), 540));
     sonde__plot_page page = {0};
-    sonde_err err =
-        sonde__plot_page_begin(scene, options, subtitle, note, natural, &page, diag);
 
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = paint(chart, scene, page.space)
-              ? sonde__plot_page_end(scene, &page, page.space.y + page.space.h, diag)
-              : sonde__plot_no_room(scene, diag);
+    SONDE__TRY(
+        sonde__plot_page_begin(scene, options, subtitle, note, natural, &page, diag));
+    const sonde_err err =
+        paint(chart, scene, page.space)
+            ? sonde__plot_page_end(scene, &page, page.space.y + page.space.h, diag)
+            : sonde__plot_no_room(scene, diag);
     sonde__plot_page_fini(&page);
     return err;
 }

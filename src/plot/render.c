@@ -8,7 +8,7 @@
 #include "plot/scene.h"
 #include "base/fail.h"
 #include "base/macros.h"
-#include "base/point.h"
+#include "base/number.h"
 #include "base/whole_file.h"
 
 #include <sonde/text.h>
@@ -365,11 +365,9 @@ sonde_err sonde__plot_scene_save(const sonde__plot_scene *scene, const char *pat
     file_kind kind = KIND_PNG;
     sonde_text bytes = {0};
     cairo_status_t status = CAIRO_STATUS_SUCCESS;
-    sonde_err err = find_kind(path, &kind, diag);
+    sonde_err err = SONDE_OK;
 
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(find_kind(path, &kind, diag));
     if (scene->err != SONDE_OK) {
         return sonde__fail_nomem(diag, "a picture");
     }

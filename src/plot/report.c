@@ -4,13 +4,13 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "base/point.h"
+#include "base/number.h"
 #include "base/whole_file.h"
 #include "plot/axes.h"
 #include "plot/report.h"
 
 #include <sonde/error.h>
-#include <sonde/report.h>
+#include <sonde/plot.h>
 
 #include <math.h>
 #include <stdbool.h>
@@ -279,12 +279,7 @@ static sonde_err draw_table(sonde__report *report, table *tensors, sonde_diag *d
               "<th class=\"n\">from … to</th><th class=\"n\">last</th></tr></thead>"
               "<tbody>\n");
     for (uint32_t id = 0; id < sonde_catalogue_count(report->catalogue); id++) {
-        const sonde_err err =
-            tensors->shown[id] ? draw_row(report, tensors, id, diag) : SONDE_OK;
-
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(tensors->shown[id] ? draw_row(report, tensors, id, diag) : SONDE_OK);
     }
     sonde_text_format(page, "</tbody></table></div>\n");
     return SONDE_OK;

@@ -10,7 +10,7 @@
 #define SONDE_PLOT_REPORT_H
 
 #include <sonde/error.h>
-#include <sonde/report.h>
+#include <sonde/plot.h>
 #include <sonde/text.h>
 #include <sonde/trial.h>
 

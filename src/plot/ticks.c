@@ -6,7 +6,7 @@
  */
 #include "plot/axes.h"
 #include "base/macros.h"
-#include "base/point.h"
+#include "base/number.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -352,13 +352,10 @@ static sonde_err draw_row(sonde__report *report, const sonde_finding *finding,
         const sonde__report_quantity quantity = sonde__report_quantity_of(
             finding->statistic, sonde_catalogue_info(report->catalogue, id)->role, &same);
         sonde__report_track track;
-        const sonde_err err =
-            sonde__report_track_read(report->trial, id, SONDE_MODE_GLOBAL, &quantity,
-                                     report->begin, report->end, 60, &track, diag);
 
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde__report_track_read(report->trial, id, SONDE_MODE_GLOBAL,
+                                            &quantity, report->begin, report->end, 60,
+                                            &track, diag));
         sonde__report_spark_draw(page, &track);
     }
     sonde_text_format(page, "</td></tr>\n");

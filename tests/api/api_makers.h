@@ -137,7 +137,7 @@ static sonde_observer *make_sonde_observer(void)
 
 static sonde_anchors *make_sonde_anchors(void)
 {
-    const sonde_anchor_options options = sonde_anchor_options_of(true);
+    const sonde_anchor_options options = {.size = sizeof options, .training = true};
     sonde_anchors *anchors = NULL;
 
     must(sonde_anchors_create(&options, &anchors, &diag));
@@ -279,7 +279,7 @@ static sonde_nn_model *make_sonde_nn_model(void)
     x = sonde_nn_linear(model, "fc", x,
                         SONDE_OPTIONS(sonde_nn_linear, .out_features = 2));
     sonde_nn_output(model, x);
-    sonde_nn_loss(model, sonde_nn_cross_entropy(model, "loss", x, target));
+    sonde_nn_loss(model, sonde_nn_cross_entropy(model, "loss", x, target, NULL));
     return model;
 }
 
@@ -287,7 +287,9 @@ static sonde_nn_session *make_sonde_nn_session(void)
 {
     sonde_nn_session *session = NULL;
 
-    must(sonde_nn_training_session(make_sonde_nn_model(), NULL, NULL, &session, &diag));
+    must(sonde_nn_session_create(make_sonde_nn_model(), NULL,
+                                 &(sonde_nn_optimizer){.learning_rate = 0.01F}, &session,
+                                 &diag));
     return session;
 }
 

@@ -11,7 +11,6 @@
 #include <sonde/nn/dataset.h>
 #include <sonde/nn/loader.h>
 #include <sonde/nn/session.h>
-#include <sonde/nn/synth.h>
 #include <sonde/outfeed.h>
 #include <sonde/print.h>
 #include <sonde/recorder.h>
@@ -154,7 +153,7 @@ static void options_of_observing(void **state)
     sonde_actions *actions = NULL;
     sonde_outfeed *queue = NULL;
     sonde_anchors *anchors = NULL;
-    sonde_anchor_options anchor = sonde_anchor_options_of(true);
+    sonde_anchor_options anchor = {.size = sizeof anchor, .training = true};
 
     (void)state;
 #define WATCH(...)                                                                       \
@@ -191,7 +190,7 @@ static void options_of_observing(void **state)
     anchor.mode = SONDE_ANCHOR_EVERYN;
     anchor.period = 0;
     REFUSED(sonde_anchors_create(&anchor, &anchors, &diag));
-    anchor = sonde_anchor_options_of(true);
+    anchor = (sonde_anchor_options){.size = sizeof anchor, .training = true};
     assert_int_equal(sonde_anchors_create(&anchor, &anchors, &diag), SONDE_OK);
     REFUSED(sonde_anchors_add(anchors, "", "w", SONDE_ANCHOR_ALL, 1, &diag));
     REFUSED(sonde_anchors_add(anchors, "a", "w", (sonde_anchor_mode)99, 1, &diag));
@@ -363,9 +362,11 @@ static void options_of_sessions(void **state)
 
     (void)state;
     assert_int_equal(sonde_nn_model_create(&model, NULL), SONDE_OK);
-    assert_int_equal(sonde_nn_inference_session(model, NULL, &session, &diag), SONDE_OK);
+    assert_int_equal(sonde_nn_session_create(model, NULL, NULL, &session, &diag),
+                     SONDE_OK);
     REFUSED(sonde_nn_session_anchor(session, "a", "w", (sonde_anchor_mode)99, 1, &diag));
-    REFUSED(sonde_nn_session_set_mode(session, (sonde_mode)99, &diag));
+    REFUSED(sonde_nn_session_set(
+        session, SONDE_OPTIONS(sonde_nn_session, .mode = (sonde_mode)99), &diag));
     sonde_nn_session_destroy(session);
     sonde_nn_model_destroy(model);
 }

@@ -3,7 +3,7 @@
  * and of a newer header, and sizes that no header has.
  */
 #include "cmocka_all.h"
-#include "base/given.h"
+#include "base/options.h"
 
 #include <sonde/actions.h>
 #include <sonde/anchor.h>
@@ -11,16 +11,14 @@
 #include <sonde/hook.h>
 #include <sonde/nn/dataset.h>
 #include <sonde/nn/evaluator.h>
-#include <sonde/nn/fetch.h>
 #include <sonde/nn/loader.h>
 #include <sonde/nn/model.h>
 #include <sonde/nn/session.h>
-#include <sonde/nn/synth.h>
 #include <sonde/nn/trainer.h>
 #include <sonde/outfeed.h>
 #include <sonde/print.h>
 #include <sonde/recorder.h>
-#include <sonde/report.h>
+#include <sonde/plot.h>
 #include <sonde/trial.h>
 #include <sonde/watch.h>
 
@@ -125,30 +123,18 @@ static void options_within_options(void **state)
 
 static void defaults_fill_the_caller_s_size(void **state)
 {
-    larger options;
-    sonde_printer *printer = NULL;
-    size_t small = 0;
+    const size_t small = offsetof(sonde_nn_options, replicas);
+    sonde_nn_options options;
 
     (void)state;
     memset(&options, 0xff, sizeof options);
-    sonde_print_options_fill(&options.print, sizeof options);
-    assert_int_equal(options.size, sizeof options);
-    assert_int_equal(options.print.digits, 4);
-    assert_int_equal(options.bytes[sizeof options - 1], 0);
-    assert_int_equal(sonde_printer_create(&options.print, NULL, &printer, NULL),
-                     SONDE_OK);
-    sonde_printer_destroy(printer);
-
-    small = offsetof(sonde_print_options, edge_items);
-    memset(&options, 0xff, sizeof options);
-    sonde_print_options_fill(&options.print, small);
+    sonde_nn_options_fill(&options, small);
     assert_int_equal(options.size, small);
-    assert_int_equal(options.print.summarise_threshold, 1000);
-    assert_int_equal(options.print.edge_items, -1);
-    sonde_print_options_fill(NULL, sizeof options);
-    sonde_anchor_options_fill(NULL, sizeof options, true);
-    sonde_export_options_fill(NULL, sizeof options);
+    assert_int_equal(options.device_iterations, 1);
+    assert_int_equal(options.replicas, -1);
     sonde_nn_options_init(NULL);
+    assert_int_equal(sonde_print_options_default().digits, 4);
+    assert_int_equal(sonde_export_options_default().worker, -1);
 }
 
 /* --- every struct ----------------------------------------------------------------- */
@@ -159,6 +145,7 @@ static void defaults_fill_the_caller_s_size(void **state)
     X(sonde_export_options)                                                              \
     X(sonde_hook_options)                                                                \
     X(sonde_nn_conv2d_options)                                                           \
+    X(sonde_nn_session_options)                                                          \
     X(sonde_nn_dataset_options)                                                          \
     X(sonde_nn_evaluator_options)                                                        \
     X(sonde_nn_fetch_options)                                                            \

@@ -4,7 +4,7 @@
 #include "alloc_failure.h"
 #include "cmocka_all.h"
 
-#include "base/point.h"
+#include "base/number.h"
 #include "base/table.h"
 #include "base/utf8.h"
 
@@ -212,7 +212,9 @@ static void json_strings_read_back(void **state)
     json_t *parsed = NULL;
 
     (void)state;
-    sonde_json_quote(&text, plain);
+    sonde_text_add(&text, "\"");
+    sonde_json_escape(&text, plain);
+    sonde_text_add(&text, "\"");
     parsed = json_loads(text.data, JSON_DECODE_ANY, NULL);
     assert_string_equal(json_string_value(parsed), plain);
     json_decref(parsed);

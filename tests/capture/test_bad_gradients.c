@@ -43,8 +43,7 @@ static sonde_nn_session *session_of(const engine_net *net,
 {
     sonde_nn_session *session = NULL;
 
-    must(sonde_nn_training_session(net->model, options, optimizer, &session,
-                                   &engine_diag));
+    must(sonde_nn_session_create(net->model, options, optimizer, &session, &engine_diag));
     return session;
 }
 
@@ -89,7 +88,8 @@ static void the_exact_step_is_recorded(void **state)
     save(hook, NULL, -1, every(500));
     overflowing_mlp(&net);
     session = session_of(&net, NULL, &sgd);
-    must(sonde_nn_session_attach_hook(session, hook, &engine_diag));
+    must(sonde_nn_session_set(session, SONDE_OPTIONS(sonde_nn_session, .hook = hook),
+                              &engine_diag));
     train(&net, session, 1e38F);
     assert_steps("Gradient___fc1.weight", 'v', SONDE_MODE_TRAIN, "0 10 13 ");
     assert_steps("Gradient___fc2.weight", 'v', SONDE_MODE_TRAIN, "0 10 ");
@@ -121,7 +121,8 @@ static void nothing_is_recorded_twice(void **state)
         hook = hook_of(&options);
         overflowing_mlp(&net);
         session = session_of(&net, NULL, &sgd);
-        must(sonde_nn_session_attach_hook(session, hook, &engine_diag));
+        must(sonde_nn_session_set(session, SONDE_OPTIONS(sonde_nn_session, .hook = hook),
+                                  &engine_diag));
         train(&net, session, 1e38F);
         assert_steps("Gradient___fc1.weight", 'v', SONDE_MODE_TRAIN, cases[i].steps);
         sonde_nn_session_destroy(session);
@@ -154,7 +155,8 @@ static void every_gradient_is_told(void **state)
         hook = hook_of(SONDE_OPTIONS(sonde_hook, .vitals_every = 10));
         engine_cnn(&net, 8);
         session = session_of(&net, &options, &optimizers[i % 3]);
-        must(sonde_nn_session_attach_hook(session, hook, &engine_diag));
+        must(sonde_nn_session_set(session, SONDE_OPTIONS(sonde_nn_session, .hook = hook),
+                                  &engine_diag));
         train(&net, session, NAN);
         for (size_t p = 0; p < SONDE_COUNT_OF(params); p++) {
             (void)snprintf(name, sizeof name, "%s___%s",
@@ -194,7 +196,8 @@ static float *weights_after(bool hooked, int threads, bool cnn)
     session = session_of(&net, &options, &sgd);
     if (hooked) {
         hook = hook_of(&rare);
-        must(sonde_nn_session_attach_hook(session, hook, &engine_diag));
+        must(sonde_nn_session_set(session, SONDE_OPTIONS(sonde_nn_session, .hook = hook),
+                                  &engine_diag));
     }
     train(&net, session, 0.0F);
     weights = engine_weights(net.model);
@@ -264,7 +267,9 @@ static void the_rule_names_it_in_the_process(void **state)
     (void)state;
     overflowing_mlp(&net);
     session = session_of(&net, NULL, &sgd);
-    must(sonde_nn_session_attach(session, attach_rules, rules, &engine_diag));
+    must(sonde_nn_session_set(
+        session, SONDE_OPTIONS(sonde_nn_session, .attach = attach_rules, .user = rules),
+        &engine_diag));
     train(&net, session, 1e38F);
     sonde_rules_finish(rules);
     assert_found(rules);
@@ -298,7 +303,8 @@ static void the_rule_names_it_in_the_run(void **state)
     must(sonde_hook_create(&options, &hook, &engine_diag));
     overflowing_mlp(&net);
     session = session_of(&net, NULL, &sgd);
-    must(sonde_nn_session_attach_hook(session, hook, &engine_diag));
+    must(sonde_nn_session_set(session, SONDE_OPTIONS(sonde_nn_session, .hook = hook),
+                              &engine_diag));
     train(&net, session, 1e38F);
     sonde_nn_session_destroy(session);
     must(sonde_hook_close(hook, SONDE_RUN_FINISHED, NULL, &engine_diag));

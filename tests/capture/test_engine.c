@@ -15,8 +15,9 @@ static sonde_nn_session *train_session(engine_net *net, const sonde_nn_options *
     const sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(0.05F, 0.9F);
     sonde_nn_session *session = NULL;
 
-    must(sonde_nn_training_session(net->model, options, &sgd, &session, &engine_diag));
-    must(sonde_nn_session_attach_hook(session, hook, &engine_diag));
+    must(sonde_nn_session_create(net->model, options, &sgd, &session, &engine_diag));
+    must(sonde_nn_session_set(session, SONDE_OPTIONS(sonde_nn_session, .hook = hook),
+                              &engine_diag));
     must(sonde_nn_session_compile(session, &engine_diag));
     return session;
 }
@@ -151,10 +152,13 @@ static void test_sessions(void **state)
     training = train_session(&net, &options, hook);
     train(&net, training, 2); /* steps 0 ... 3 */
     for (int i = 0; i < 3; i++) {
-        must(sonde_nn_inference_session(net.model, NULL, &inference, &engine_diag));
-        must(sonde_nn_session_attach_hook(inference, hook, &engine_diag));
+        must(sonde_nn_session_create(net.model, NULL, NULL, &inference, &engine_diag));
+        must(sonde_nn_session_set(
+            inference, SONDE_OPTIONS(sonde_nn_session, .hook = hook), &engine_diag));
         if (i == 2) {
-            must(sonde_nn_session_set_mode(inference, SONDE_MODE_PREDICT, &engine_diag));
+            must(sonde_nn_session_set(
+                inference, SONDE_OPTIONS(sonde_nn_session, .mode = SONDE_MODE_PREDICT),
+                &engine_diag));
         }
         infer(&net, inference, 3); /* 4 5 6; 9 10 11; 12 13 14 */
         sonde_nn_session_destroy(inference);
@@ -335,13 +339,17 @@ static void test_refusals(void **state)
     (void)state;
     include(hook, "mine", "fc1.wieght");
     engine_mlp(&net, 4);
-    must(sonde_nn_training_session(net.model, NULL, &sgd, &session, &engine_diag));
-    must(sonde_nn_session_attach_hook(session, hook, &engine_diag));
+    must(sonde_nn_session_create(net.model, NULL, &sgd, &session, &engine_diag));
+    must(sonde_nn_session_set(session, SONDE_OPTIONS(sonde_nn_session, .hook = hook),
+                              &engine_diag));
     expect_err(SONDE_ENOTFOUND, sonde_nn_session_compile(session, &engine_diag));
     assert_non_null(strstr(engine_diag.expected, "fc1.weight"));
-    must(sonde_nn_session_attach_hook(session, NULL, &engine_diag));
+    sonde_nn_session_destroy(session);
+    must(sonde_nn_session_create(net.model, NULL, &sgd, &session, &engine_diag));
     must(sonde_nn_session_compile(session, &engine_diag));
-    expect_err(SONDE_ESTATE, sonde_nn_session_attach_hook(session, hook, &engine_diag));
+    expect_err(SONDE_ESTATE,
+               sonde_nn_session_set(
+                   session, SONDE_OPTIONS(sonde_nn_session, .hook = hook), &engine_diag));
     sonde_nn_session_destroy(session);
     must(close_loop(hook));
 

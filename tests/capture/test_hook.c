@@ -260,9 +260,10 @@ static void test_go_on(void **state)
 
     record.resume = SONDE_RESUME_ANY;
     assert_int_equal(sonde_hook_create(&options, &hook, NULL), SONDE_OK);
-    assert_int_equal(sonde_hook_go_on(hook, SONDE_MODE_TRAIN, 58, NULL), SONDE_OK);
-    assert_int_equal(sonde_hook_go_on(hook, SONDE_MODE_TRAIN, 57, &diag), SONDE_EINVAL);
-    assert_int_equal(sonde_hook_go_on(hook, (sonde_mode)9, 57, &diag), SONDE_EINVAL);
+    assert_int_equal(sonde_hook_resume_at(hook, SONDE_MODE_TRAIN, 58, NULL), SONDE_OK);
+    assert_int_equal(sonde_hook_resume_at(hook, SONDE_MODE_TRAIN, 57, &diag),
+                     SONDE_EINVAL);
+    assert_int_equal(sonde_hook_resume_at(hook, (sonde_mode)9, 57, &diag), SONDE_EINVAL);
     assert_int_equal(hook->options.record->resume_mode, SONDE_MODE_TRAIN);
     assert_int_equal(hook->options.record->resume_step, 58);
     watch = loss_watch(hook, &loss);
@@ -285,12 +286,12 @@ static void test_go_on_twice(void **state)
     const sonde_recorder_options *record = &hook->record;
 
     (void)state;
-    assert_int_equal(sonde_hook_go_on(hook, SONDE_MODE_EVAL, 0, NULL), SONDE_OK);
+    assert_int_equal(sonde_hook_resume_at(hook, SONDE_MODE_EVAL, 0, NULL), SONDE_OK);
     assert_int_equal(record->resume_step, SONDE_RESUME_ANEW);
-    assert_int_equal(sonde_hook_go_on(hook, SONDE_MODE_TRAIN, 5, NULL), SONDE_OK);
+    assert_int_equal(sonde_hook_resume_at(hook, SONDE_MODE_TRAIN, 5, NULL), SONDE_OK);
     assert_int_equal(record->resume_mode, SONDE_MODE_EVAL);
     assert_int_equal(record->resume_step, SONDE_RESUME_ANEW);
-    assert_int_equal(sonde_hook_go_on(hook, SONDE_MODE_GLOBAL, 9, NULL), SONDE_OK);
+    assert_int_equal(sonde_hook_resume_at(hook, SONDE_MODE_GLOBAL, 9, NULL), SONDE_OK);
     assert_int_equal(record->resume_mode, SONDE_MODE_GLOBAL);
     assert_int_equal(record->resume_step, 9);
     finish(hook);

@@ -58,7 +58,7 @@ printf 'model: mnist_mlp_small\ndata: {name: fashion-minst}\n' >misspelt.yaml
 run 2 "$sonde" train misspelt.yaml
 stderr_is "sonde: error: data set: no data set is called 'fashion-minst' (expected fashion-mnist)"
 run 2 "$sonde" eval misspelt.yaml --weights partial-out/model.safetensors
-run 2 "$sonde" train --data-set cifar10
+run 2 "$sonde" train --data-name cifar10
 grep -q "no data set is called 'cifar10'" "$err" || fail "$(cat "$err")"
 
 # a set that cannot be fetched: the stand-in is announced, in JSON too

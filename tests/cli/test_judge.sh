@@ -168,7 +168,7 @@ run 2 "$sonde" checkpoint data
 run 2 "$sonde" stop
 
 # another terminal judges, and stops it
-start followed --learning-rate 1e6 --rules none --save-every 1 --vitals-every 1
+start followed --learning-rate 1e6 --rules none --record-every 1 --vitals-every 1
 run 1 "$sonde" rules --follow followed --rules NonFinite --on-finding error=stop
 ended 1
 grep -q '"reason":"rule"' followed/end.json || fail "$(cat followed/end.json)"

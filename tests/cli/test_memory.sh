@@ -7,7 +7,7 @@ failing=$SONDE_TEST_PLUGINS/failing_malloc.so
 ldd "$sonde" | grep -q 'libc\.so\.6' || exit 77 # its malloc has the names that failing_malloc calls
 
 run 0 "$sonde" data synth --out data --train 64 --test 16 --quiet
-run 0 "$sonde" train --data data --epochs 1 --no-pictures --quiet --save-every 2 --record folder/run --out out
+run 0 "$sonde" train --data data --epochs 1 --no-pictures --quiet --record-every 2 --record folder/run --out out
 
 try() { # N COMMAND...
     local n=$1 code=0

@@ -17,8 +17,8 @@ for name in input 1.weight linear relu Gradient___linear_1 1_output_0 Gradient__
 done
 
 # trained and recorded
-run 0 "$sonde" train digits.onnx --data-set fashion-synth --data data --out one --epochs 8 \
-    --learning-rate 0.1 --record one/run --save-all --save-every 10
+run 0 "$sonde" train digits.onnx --data-name fashion-synth --data data --out one --epochs 8 \
+    --learning-rate 0.1 --record one/run --save-all --record-every 10
 accuracy=$(grep '^Eval accuracy' "$out")
 percent=${accuracy//[!0-9.]/}
 [ "${percent%.*}" -ge 30 ] || fail "$accuracy after eight epochs"

@@ -10,7 +10,7 @@ train() {
 }
 
 train --out plain
-train --out watched --record run --save-every 10 --vitals-every 5
+train --out watched --record run --record-every 10 --vitals-every 5
 [ ! -s "$err" ] || fail "recording warns: $(cat "$err")"
 same <(cksum <watched/model.safetensors) <(cksum <plain/model.safetensors)
 same <(cksum <watched/checkpoint.safetensors) <(cksum <plain/checkpoint.safetensors)
@@ -51,7 +51,7 @@ for name in "conv1.weight", "Gradient___fc1.weight", "UpdatedVar___fc2.bias":
 END
 
 # everything, raw, at every step: still the same bits
-train --out all --record everything --save-all --save-every 1 --record-compress
+train --out all --record everything --save-all --record-every 1 --record-compress
 same <(cksum <all/model.safetensors) <(cksum <plain/model.safetensors)
 [ "$(grep -c '"op":"Conv2d"' everything/w0000/catalogue.jsonl)" -ge 2 ] ||
     fail "--save-all saves no outputs"
@@ -71,7 +71,7 @@ collections:
   biases: {save: false}
   gradients: {save: false}
 END
-train --out normed --hook-config norms.yaml --no-eval
+train --out normed --record-config norms.yaml --no-eval
 same <(cksum <normed/model.safetensors) <(cksum <plain/model.safetensors)
 run 0 "$sonde" ls normed-run conv1.weight --format json
 grep -qE '"values": ?0, "vitals": ?0, .*"norms": ?25' "$out" || fail "ls of norms: $(cat "$out")"
@@ -90,7 +90,7 @@ for tensor in conv1.weight Gradient___conv1.weight; do
 done
 # a loss of the collection free_losses need not fall: what is a warning without it is a note
 printf 'path: free-run\nevery: 1\ncollections:\n  free_losses: {include: "@loss"}\n' >free.yaml
-stands --out free --hook-config free.yaml
+stands --out free --record-config free.yaml
 run 1 "$sonde" rules usual-run --rules WeightUpdateRatio --no-save
 grep -q ': warning: WeightUpdateRatio: ' "$out" || fail "$(cat "$out")"
 run 1 "$sonde" rules free-run --rules WeightUpdateRatio --no-save
@@ -123,7 +123,7 @@ cat >smdebug.json <<'END'
   ]
 }
 END
-train --out debugged --hook-config smdebug.json --no-eval
+train --out debugged --record-config smdebug.json --no-eval
 grep -q '"role":"loss"' by-smdebug/w0000/catalogue.jsonl || fail "losses are always saved"
 grep -oE '"k":[0-9]+,"t"' by-smdebug/w0000/seg-00000000.jsonl | sort -u >steps
 same steps <(printf '"k":%s,"t"\n' 10 20 24 | sort -u) # 24: the scalar
@@ -132,7 +132,7 @@ SMDEBUG_CONFIG_FILE_PATH=smdebug.json train --out debugged --no-eval
 [ -e by-smdebug/end.json ] || fail "SMDEBUG_CONFIG_FILE_PATH is not understood"
 rm -r by-smdebug
 sed 's|"by-smdebug"|"~/run"|' smdebug.json >home.json
-run 2 "$sonde" train --data data --epochs 1 --no-pictures --quiet --out debugged --hook-config home.json --no-eval
+run 2 "$sonde" train --data data --epochs 1 --no-pictures --quiet --out debugged --record-config home.json --no-eval
 grep -q "'~' is not expanded (expected $HOME/run, or " "$err" || fail "LocalPath ~/run: $(cat "$err")"
 [ ! -e "~" ] || fail "a folder called ~"
 USE_SMDEBUG=0 SMDEBUG_CONFIG_FILE_PATH=smdebug.json train --out debugged --no-eval
@@ -154,12 +154,12 @@ check 'run: .*' --record run
 check 'job\.yaml: .*' --record job.yaml
 check ".*'conv1\.wieght'.*conv1\.weight.*" --record new --record-include conv1.wieght
 [ ! -e new ] || fail "a run that never began is there"
-check '--save-every: nothing is recorded \(expected --record RUN\)' --save-every 3
-check 'nowhere\.yaml: .*No such file.*' --hook-config nowhere.yaml
+check '--record-every: nothing is recorded \(expected --record RUN\)' --record-every 3
+check 'nowhere\.yaml: .*No such file.*' --record-config nowhere.yaml
 printf 'path: new\nevry: 3\n' >hook.yaml
-check "hook\.yaml:2: unknown key 'evry' \(expected every\)" --hook-config hook.yaml
+check "hook\.yaml:2: unknown key 'evry' \(expected every\)" --record-config hook.yaml
 printf 'save_all: true\n' >hook.yaml
-check 'hook: path: no path for the run .*' --hook-config hook.yaml
+check 'hook: path: no path for the run .*' --record-config hook.yaml
 printf 'model: fashion_cnn\nrecord: {path: new, when_nna: x}\n' >job.yaml
 check "job\.yaml:2: unknown key 'when_nna' \(expected when_nan\)" job.yaml
 [ ! -e new ] || fail "a run that never began is there"

@@ -108,6 +108,30 @@ run 0 "$sonde" export run board --format tensorboard
 same "$out" <(echo 'board: 8 tensors, 628 scalars, 32 histograms')
 [ "$(ls board)" = "$(printf 'eval\ntrain')" ] || fail "board: $(ls board)"
 [ "$(find board -type f -name 'events.out.tfevents.*' | wc -l)" -eq 2 ] || fail "$(find board)"
+python3 - board/*/events* <<'END' || fail "events"
+import struct, sys
+def masked(data):  # bit by bit
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    crc ^= 0xFFFFFFFF
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+count, means, versions = 0, 0, 0
+for path in sys.argv[1:]:
+    data, at = open(path, "rb").read(), 0
+    while at < len(data):
+        length, check = struct.unpack_from("<QI", data, at)
+        event = data[at + 12:at + 12 + length]
+        assert masked(data[at:at + 8]) == check and \
+            masked(event) == struct.unpack_from("<I", data, at + 12 + length)[0]
+        at += 16 + length
+        count += 1
+        means += b"\x0a\x11conv1.weight/mean" in event
+        versions += b"brain.Event:2" in event
+assert (count, versions, means) == (628 + 32 + 2, 2, 40), (count, versions, means)
+END
 run 0 "${make[@]}" two world=2 rank=1
 run 0 "${make[@]}" two world=2
 run 0 "$sonde" export two board2 --format tensorboard

@@ -29,9 +29,9 @@ run 2 "$sonde" train deep.yaml --data t.csv --data-target kind --quiet
 stderr_is "sonde: error: t.csv: samples of (3) (expected (1, 4, 5, 6))"
 
 # no data at all: samples that are drawn
-run 0 "$sonde" train fashion_cnn --synthetic-data 64 --epochs 1 --no-pictures --quiet --rules none
-run 0 "$sonde" train lstm --synthetic-data 64 --epochs 1 --no-pictures --quiet --rules none
-run 0 "$sonde" train gpt --synthetic-data 64 --epochs 1 --no-pictures --quiet --rules none
+run 0 "$sonde" train fashion_cnn --synthetic 64 --epochs 1 --no-pictures --quiet --rules none
+run 0 "$sonde" train lstm --synthetic 64 --epochs 1 --no-pictures --quiet --rules none
+run 0 "$sonde" train gpt --synthetic 64 --epochs 1 --no-pictures --quiet --rules none
 
 # what is in a table, and in arrays
 run 0 "$sonde" data info t.csv

@@ -65,7 +65,7 @@ run 2 "$sonde" tensors nowhere.yaml
 stderr_is "sonde: error: nowhere.yaml: cannot open the job file: No such file or directory"
 
 # dumps: each pass prints the graph so far
-for pass in instantiate autodiff accumulate optimise prune fuse layout plan; do
+for pass in instantiate autodiff accumulate optimize prune fuse layout plan; do
     run 0 "$sonde" compile fashion_cnn --dump "$pass" --threads 1
     cp "$out" "dump.$pass"
     [ -s "$out" ] || fail "--dump $pass prints nothing"
@@ -73,13 +73,13 @@ done
 same dump.instantiate "$golden/instantiate.txt"
 ! grep -q Gradient___ dump.instantiate || fail "gradients before autodiff"
 grep -q 'Gradient___conv1.weight' dump.autodiff || fail "no gradients after autodiff"
-! grep -q UpdatedVar___ dump.autodiff || fail "updates before optimise"
-grep -q 'UpdatedVar___conv1.weight' dump.optimise || fail "no updates after optimise"
+! grep -q UpdatedVar___ dump.autodiff || fail "updates before optimize"
+grep -q 'UpdatedVar___conv1.weight' dump.optimize || fail "no updates after optimize"
 same dump.autodiff dump.accumulate # G = 1
 grep -qE '^arena [0-9]+ bytes, largest live set [0-9]+, state [0-9]+, threads 1$' dump.plan ||
     fail "plan: $(head -1 dump.plan)"
 run 2 "$sonde" compile fashion_cnn --dump fusee
-stderr_is "sonde: error: dump: unknown pass 'fusee' (expected instantiate, autodiff, track, accumulate, optimise, prune, fuse, stage, layout or plan)"
+stderr_is "sonde: error: dump: unknown pass 'fusee' (expected instantiate, autodiff, track, accumulate, optimize, prune, fuse, stage, layout or plan)"
 
 # a job's groups of parameters have numbers of their own
 cat >groups.yaml <<'END'

@@ -16,8 +16,8 @@ for other in "--batch-size 32" "--seed 3" "--device-iterations 2" "--gradient-ac
         fail "$(cat "$err")"
 done
 # replicas in a run: what a step gives does not depend on the threads, and is recorded by replica
-run 0 "${train[@]}" --out one --epochs 1 --replicas 2 --threads 1 --batch-size 8 --record one/run --save-every 10
-run 0 env SONDE_REPLICAS=2 "${train[@]}" --out two --epochs 1 --threads 2 --batch-size 8 --record two/run --save-every 10
+run 0 "${train[@]}" --out one --epochs 1 --replicas 2 --threads 1 --batch-size 8 --record one/run --record-every 10
+run 0 env SONDE_REPLICAS=2 "${train[@]}" --out two --epochs 1 --threads 2 --batch-size 8 --record two/run --record-every 10
 cmp one/model.safetensors two/model.safetensors || fail "the weights differ"
 for replica in 0 1; do
     run 0 "$sonde" show one/run Gradient___conv1.weight --step 10 --replica $replica --digits 0

@@ -4,7 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 
 run 0 "$sonde" data synth --out data --train 2000 --test 200 --quiet
-train=("$sonde" train fashion_cnn --data data --save-every 50 --no-pictures --quiet --epochs 8)
+train=("$sonde" train fashion_cnn --data data --record-every 50 --no-pictures --quiet --epochs 8)
 # Everything of a run but when it was.
 content() {
     "$sonde" query "$1" re:. --format csv --stat count,mean,l2,min | cut -d, -f1-4,6-

@@ -167,7 +167,7 @@ def run_yaml(block, folder):
     elif block.directive("hook-config") is not None:
         with open(os.path.join(folder, "config.yaml"), "w", encoding="utf-8") as file:
             file.write(block.text())
-        shell(block, "sonde train --epochs 1 --quiet --hook-config config.yaml --record "
+        shell(block, "sonde train --epochs 1 --quiet --record-config config.yaml --record "
               "runs/configured", [0], folder)
 
 

@@ -17,7 +17,7 @@ export PATH=$SONDE_BIN:$PATH PKG_CONFIG_PATH=$work/pc SONDE_DATA=$work/data
 for set in fashion-mnist mnist; do
     run 0 "$sonde" data synth --out "data/$set" --train 640 --test 200 --quiet
 done
-run 0 "$sonde" train --epochs 1 --record recorded --save-every 20 --quiet
+run 0 "$sonde" train --epochs 1 --record recorded --record-every 20 --quiet
 for page in README guide python jobs demos recording runs rules own_rules tensors; do
     mkdir -p "$page/runs"
     cp "$images/trousers.jpg" "$page"

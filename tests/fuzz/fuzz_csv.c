@@ -2,7 +2,7 @@
  * fuzz_csv.c - the cells of a CSV table from any bytes. Each cell is a string within the
  * text, and every record has the columns of the header.
  */
-#include "nn/data/csv.h"
+#include "nn/data/files.h"
 
 #include <stdlib.h>
 #include <string.h>

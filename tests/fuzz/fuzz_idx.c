@@ -2,7 +2,7 @@
  * fuzz_idx.c - IDX arrays, plain and gzipped, from any bytes. What is read must be whole:
  * every byte of it is looked at.
  */
-#include "nn/data/idx.h"
+#include "nn/data/files.h"
 
 #include <stdlib.h>
 

@@ -2,7 +2,7 @@
  * fuzz_image.c - PNG and JPEG from any bytes. Headers that promise more than 2^20 samples
  * are only probed: filling them takes time and shows nothing new.
  */
-#include "nn/data/image.h"
+#include "nn/data/pixels.h"
 
 #include <stdlib.h>
 

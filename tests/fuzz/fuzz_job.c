@@ -49,8 +49,8 @@ static sonde_err compile(sonde_nn_job *job, sonde_diag *diag)
 
     info->options.threads = 1;
     if (err == SONDE_OK) {
-        err = sonde_nn_training_session(model, &info->options, &info->optimizer, &session,
-                                        diag);
+        err = sonde_nn_session_create(model, &info->options, &info->optimizer, &session,
+                                      diag);
     }
     if (err == SONDE_OK) {
         err = sonde_nn_session_compile(session, diag);

@@ -2,8 +2,7 @@
  * fuzz_npz.c - NumPy's arrays from any bytes: an archive .npz, or a single array if the
  * bytes begin as one. What is read must be whole: every element of it is looked at.
  */
-#include "nn/data/arrays.h"
-#include "nn/data/npy.h"
+#include "nn/data/files.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,7 +8,7 @@
 #include "alloc_failure.h"
 #include "cmocka_all.h"
 
-#include "nn/data/idx.h"
+#include "nn/data/files.h"
 #include <sonde/nn/dataset.h>
 
 #include <stdbool.h>

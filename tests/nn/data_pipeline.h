@@ -6,7 +6,7 @@
 
 #include "nn/data_files.h"
 
-#include <sonde/nn/transform.h>
+#include <sonde/nn/loader.h>
 
 enum { MOST = 4096 }; /* bytes of a result */
 

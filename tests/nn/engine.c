@@ -2,6 +2,7 @@
 #include "nn/engine.h"
 
 sonde_diag engine_diag;
+const sonde_nn_optimizer engine_sgd = {.kind = SONDE_NN_SGD, .learning_rate = 0.01F};
 
 void engine_expect(sonde_err err, sonde_err want, const char *text, const char *file,
                    int line)
@@ -82,7 +83,7 @@ void engine_mlp(engine_net *net, int64_t batch)
     x = sonde_nn_linear(m, "fc1", x, SONDE_OPTIONS(sonde_nn_linear, .out_features = 32));
     x = sonde_nn_relu(m, "relu1", x);
     x = sonde_nn_linear(m, "fc2", x, SONDE_OPTIONS(sonde_nn_linear, .out_features = 4));
-    engine_finish(net, x, sonde_nn_cross_entropy(m, "loss", x, target));
+    engine_finish(net, x, sonde_nn_cross_entropy(m, "loss", x, target, NULL));
 }
 
 void engine_branches(engine_net *net, int64_t batch)
@@ -114,7 +115,7 @@ void engine_branches(engine_net *net, int64_t batch)
     c = sonde_nn_reshape(m, NULL, c, 2, (const int64_t[]){-1, 144});
     c = sonde_nn_linear(
         m, "head", c, SONDE_OPTIONS(sonde_nn_linear, .out_features = 3, .no_bias = true));
-    engine_finish(net, c, sonde_nn_cross_entropy(m, "loss", c, target));
+    engine_finish(net, c, sonde_nn_cross_entropy(m, "loss", c, target, NULL));
 }
 
 void engine_net_fini(engine_net *net)
@@ -169,8 +170,8 @@ size_t engine_weight_count(const sonde_nn_model *model)
 {
     size_t count = 0;
 
-    for (size_t i = 0; i < sonde_nn_parameter_count(model); i++) {
-        const sonde_view view = sonde_nn_parameter_view(model, i);
+    for (size_t i = 0; i < sonde_nn_model_get_info(model).parameter_count; i++) {
+        const sonde_view view = sonde_nn_parameter(model, i).view;
 
         count += (size_t)sonde_view_count(&view);
     }
@@ -182,8 +183,8 @@ float *engine_weights(const sonde_nn_model *model)
     float *all = malloc(engine_weight_count(model) * sizeof *all), *to = all;
 
     assert_non_null(all);
-    for (size_t i = 0; i < sonde_nn_parameter_count(model); i++) {
-        const sonde_view view = sonde_nn_parameter_view(model, i);
+    for (size_t i = 0; i < sonde_nn_model_get_info(model).parameter_count; i++) {
+        const sonde_view view = sonde_nn_parameter(model, i).view;
         const size_t count = (size_t)sonde_view_count(&view);
 
         memcpy(to, view.data, count * sizeof *to);
@@ -194,8 +195,8 @@ float *engine_weights(const sonde_nn_model *model)
 
 void engine_set_weights(const sonde_nn_model *model, const float *from)
 {
-    for (size_t i = 0; i < sonde_nn_parameter_count(model); i++) {
-        const sonde_view view = sonde_nn_parameter_view(model, i);
+    for (size_t i = 0; i < sonde_nn_model_get_info(model).parameter_count; i++) {
+        const sonde_view view = sonde_nn_parameter(model, i).view;
         const size_t count = (size_t)sonde_view_count(&view);
 
         memcpy(view.data, from, count * sizeof *from);
@@ -205,9 +206,9 @@ void engine_set_weights(const sonde_nn_model *model, const float *from)
 
 float *engine_parameter(const sonde_nn_model *model, const char *name, size_t *count)
 {
-    for (size_t i = 0; i < sonde_nn_parameter_count(model); i++) {
-        if (strcmp(sonde_nn_parameter_name(model, i), name) == 0) {
-            const sonde_view view = sonde_nn_parameter_view(model, i);
+    for (size_t i = 0; i < sonde_nn_model_get_info(model).parameter_count; i++) {
+        if (strcmp(sonde_nn_parameter(model, i).name, name) == 0) {
+            const sonde_view view = sonde_nn_parameter(model, i).view;
 
             if (count != NULL) {
                 *count = (size_t)sonde_view_count(&view);
@@ -385,4 +386,12 @@ sonde_nn_value engine_permute(sonde_nn_model *m, const char *name, sonde_nn_valu
     const sonde_nn_setting setting = dimensions("dims", dims, shape != NULL ? rank : 0);
 
     return sonde_nn_layer(m, "permute", name, &x, 1, &setting, 1);
+}
+
+size_t engine_output_count(const sonde_nn_session *session)
+{
+    sonde_nn_session_info info;
+
+    must(sonde_nn_session_describe(session, &info, &engine_diag));
+    return info.output_count;
 }

@@ -25,9 +25,13 @@
 /* --- asserting ---------------------------------------------------------------------- */
 
 extern sonde_diag engine_diag;
+extern const sonde_nn_optimizer engine_sgd; /* a learning rate of 0.01 */
 
 void engine_expect(sonde_err err, sonde_err want, const char *text, const char *file,
                    int line);
+
+/* Of a compiled session. */
+size_t engine_output_count(const sonde_nn_session *session);
 
 /* The call must give this error; its diag parameter is &engine_diag. */
 #define expect_err(want, call)                                                           \

@@ -21,7 +21,7 @@ static sonde_nn_session *open_session(const engine_net *net, sonde_nn_float dtyp
     sonde_nn_options_init(&options);
     options.dtype = dtype;
     options.threads = threads;
-    must(sonde_nn_training_session(net->model, &options, &sgd, &session, &engine_diag));
+    must(sonde_nn_session_create(net->model, &options, &sgd, &session, &engine_diag));
     return session;
 }
 
@@ -186,7 +186,7 @@ static void a_layer_may_have_its_own_dtype(void **state)
     must(sonde_nn_job_build(job, &model, &engine_diag));
     sonde_nn_options_init(&options);
     options.batch_size = 4;
-    must(sonde_nn_training_session(model, &options, &sgd, &session, &engine_diag));
+    must(sonde_nn_session_create(model, &options, &sgd, &session, &engine_diag));
     must(sonde_nn_session_compile(session, &engine_diag));
     assert_int_equal(dtype_of(session, "a_output_0"), SONDE_BF16);
     assert_int_equal(dtype_of(session, "b_output_0"), SONDE_F16);
@@ -259,7 +259,7 @@ static sonde_nn_model *golden_network(sonde_safetensors *file)
     x = sonde_nn_linear(m, "fc1", x, SONDE_OPTIONS(sonde_nn_linear, .out_features = 24));
     x = sonde_nn_relu(m, "relu2", x);
     x = sonde_nn_linear(m, "fc2", x, SONDE_OPTIONS(sonde_nn_linear, .out_features = 5));
-    sonde_nn_loss(m, sonde_nn_cross_entropy(m, "loss", x, labels));
+    sonde_nn_loss(m, sonde_nn_cross_entropy(m, "loss", x, labels, NULL));
     must(sonde_nn_model_status(m, &engine_diag));
     for (size_t i = 0; i < SONDE_COUNT_OF(names); i++) {
         size_t count = 0;
@@ -282,7 +282,7 @@ static void train_golden(sonde_safetensors *file, sonde_nn_float dtype,
 
     sonde_nn_options_init(&options);
     options.dtype = dtype;
-    must(sonde_nn_training_session(model, &options, &sgd, &session, &engine_diag));
+    must(sonde_nn_session_create(model, &options, &sgd, &session, &engine_diag));
     engine_sink_init(&sink, true);
     engine_tap_all(session, SONDE_HOW_RAW, &sink);
     for (int i = 0; i < STEPS; i++) {

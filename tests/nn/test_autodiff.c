@@ -39,7 +39,7 @@ static sonde_nn_value head(const part *p, sonde_nn_value x)
     x = sonde_nn_flatten(p->m, NULL, x, 1);
     x = sonde_nn_linear(p->m, "head", x,
                         SONDE_OPTIONS(sonde_nn_linear, .out_features = 3));
-    return sonde_nn_cross_entropy(p->m, "loss", x, p->target);
+    return sonde_nn_cross_entropy(p->m, "loss", x, p->target, NULL);
 }
 
 static sonde_nn_value strides_and_groups(const part *p)
@@ -289,7 +289,8 @@ static void expect_gradients(maker make, const char *label)
         build(&w, make, seed);
         interpreter_init(&in, w.net.model, w.batch.views);
         engine_sink_init(&sink, true);
-        must(sonde_nn_training_session(w.net.model, NULL, NULL, &session, &engine_diag));
+        must(sonde_nn_session_create(w.net.model, NULL, &engine_sgd, &session,
+                                     &engine_diag));
         engine_tap_all(session, SONDE_HOW_RAW, &sink);
         must(sonde_nn_session_run(session, w.batch.views, input_count(make),
                                   &engine_diag));
@@ -298,9 +299,10 @@ static void expect_gradients(maker make, const char *label)
         assert_true(
             fabs((double)*(const float *)loss.data - in.values[in.graph->loss][0]) <
             1e-5 * (1.0 + fabs(in.values[in.graph->loss][0])));
-        for (size_t i = 0; i < sonde_nn_parameter_count(w.net.model); i++) {
+        for (size_t i = 0; i < sonde_nn_model_get_info(w.net.model).parameter_count;
+             i++) {
             (void)snprintf(name, sizeof name, "Gradient___%s",
-                           sonde_nn_parameter_name(w.net.model, i));
+                           sonde_nn_parameter(w.net.model, i).name);
             expect_gradient(&in, i, engine_find(&sink, name, 0, 0)->data, label);
         }
         sonde_nn_session_destroy(session);
@@ -348,7 +350,8 @@ gradient_test(strides_and_groups) gradient_test(pools) gradient_test(the_fused_c
         const sonde_catalogue *catalogue = NULL;
 
         build(&w, makers[k], 1);
-        must(sonde_nn_training_session(w.net.model, NULL, NULL, &session, &engine_diag));
+        must(sonde_nn_session_create(w.net.model, NULL, &engine_sgd, &session,
+                                     &engine_diag));
         must(sonde_nn_session_compile(session, &engine_diag));
         catalogue = sonde_nn_session_catalogue(session);
         for (uint32_t id = 0; id < sonde_catalogue_count(catalogue); id++) {
@@ -392,7 +395,7 @@ static void a_sum_hands_its_gradient_on(void **state)
     (void)state;
     build(&w, sums_and_products, 1);
     engine_sink_init(&sink, true);
-    must(sonde_nn_training_session(w.net.model, NULL, NULL, &session, &engine_diag));
+    must(sonde_nn_session_create(w.net.model, NULL, &engine_sgd, &session, &engine_diag));
     must(sonde_nn_session_tap(session, "Gradient___*", &(sonde_schedule){.every = 1},
                               SONDE_HOW_RAW, &sink.sink, &engine_diag));
     must(sonde_nn_session_run(session, w.batch.views, 1, &engine_diag));
@@ -429,7 +432,7 @@ static void what_the_loss_does_not_need_stays(void **state)
                           SONDE_OPTIONS(sonde_nn_linear, .out_features = 2));
     sonde_nn_output(model, b);
     sonde_nn_loss(model, engine_reduce(model, "sum", "loss", a, NULL, 0, false));
-    must(sonde_nn_training_session(
+    must(sonde_nn_session_create(
         model, NULL, &(sonde_nn_optimizer){.learning_rate = 1.0F, .weight_decay = 0.5F},
         &session, &engine_diag));
     unused = engine_parameter(model, "shown.weight", NULL);

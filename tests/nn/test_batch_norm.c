@@ -36,7 +36,7 @@ static void build(engine_net *net, double momentum)
     x = sonde_nn_layer(net->model, "batch_norm", "bn2", &x, 1, setting, 1);
     x = sonde_nn_linear(net->model, "fc2", x,
                         SONDE_OPTIONS(sonde_nn_linear, .out_features = 4));
-    engine_finish(net, x, sonde_nn_cross_entropy(net->model, "loss", x, target));
+    engine_finish(net, x, sonde_nn_cross_entropy(net->model, "loss", x, target, NULL));
 }
 
 static sonde_view buffer(const sonde_nn_model *model, const char *name)
@@ -44,15 +44,15 @@ static sonde_view buffer(const sonde_nn_model *model, const char *name)
     static double none[32]; /* not reached */
     size_t i = 0;
 
-    while (i < sonde_nn_buffer_count(model) &&
-           strcmp(sonde_nn_buffer_name(model, i), name) != 0) {
+    while (i < sonde_nn_model_get_info(model).buffer_count &&
+           strcmp(sonde_nn_buffer(model, i).name, name) != 0) {
         i++;
     }
-    if (sonde_nn_buffer_view(model, i).data == NULL) {
+    if (sonde_nn_buffer(model, i).view.data == NULL) {
         fail_msg("no buffer %s", name);
         return (sonde_view){.data = none};
     }
-    return sonde_nn_buffer_view(model, i);
+    return sonde_nn_buffer(model, i).view;
 }
 
 static const float *floats(const sonde_nn_model *model, const char *name)
@@ -80,16 +80,16 @@ static void buffers_are_tensors_of_the_model(void **state)
     (void)state;
     build(&net, 0.1);
     build(&other, 0.1);
-    assert_int_equal(sonde_nn_buffer_count(net.model), 6);
-    assert_int_equal(sonde_nn_parameter_count(net.model), 10);
+    assert_int_equal(sonde_nn_model_get_info(net.model).buffer_count, 6);
+    assert_int_equal(sonde_nn_model_get_info(net.model).parameter_count, 10);
     for (size_t i = 0; i < 6; i++) {
-        assert_string_equal(sonde_nn_buffer_name(net.model, i), names[i]);
+        assert_string_equal(sonde_nn_buffer(net.model, i).name, names[i]);
     }
-    assert_null(sonde_nn_buffer_name(net.model, 6));
-    assert_null(sonde_nn_buffer_view(net.model, 6).data);
+    assert_null(sonde_nn_buffer(net.model, 6).name);
+    assert_null(sonde_nn_buffer(net.model, 6).view.data);
     assert_true(floats(net.model, "bn1.running_mean")[31] == 0.0F);
     assert_true(floats(net.model, "bn1.running_var")[31] == 1.0F);
-    must(sonde_nn_training_session(net.model, NULL, NULL, &session, &engine_diag));
+    must(sonde_nn_session_create(net.model, NULL, &engine_sgd, &session, &engine_diag));
     engine_train(&net, session, 1);
     catalogue = sonde_nn_session_catalogue(session);
     for (size_t i = 0; i < 6; i++) {
@@ -119,8 +119,8 @@ static void a_file_without_them_is_refused(void **state)
     (void)state;
     build(&net, 0.1);
     for (size_t i = 0; i < 10; i++) {
-        named[i].name = sonde_nn_parameter_name(net.model, i);
-        named[i].view = sonde_nn_parameter_view(net.model, i);
+        named[i].name = sonde_nn_parameter(net.model, i).name;
+        named[i].view = sonde_nn_parameter(net.model, i).view;
     }
     must(sonde_safetensors_write(path, named, 10, NULL, 0, &engine_diag));
     expect_err(SONDE_ENOTFOUND, sonde_nn_model_load(net.model, path, &engine_diag));
@@ -132,13 +132,14 @@ static void a_file_without_them_is_refused(void **state)
     assert_non_null(strstr(engine_diag.found, " and 1 more"));
 
     count = 0;
-    for (; count < sonde_nn_parameter_count(net.model); count++) {
-        named[count].name = sonde_nn_parameter_name(net.model, count);
-        named[count].view = sonde_nn_parameter_view(net.model, count);
+    for (; count < sonde_nn_model_get_info(net.model).parameter_count; count++) {
+        named[count].name = sonde_nn_parameter(net.model, count).name;
+        named[count].view = sonde_nn_parameter(net.model, count).view;
     }
-    for (size_t i = 0; i < sonde_nn_buffer_count(net.model); i++, count++) {
-        named[count].name = sonde_nn_buffer_name(net.model, i);
-        named[count].view = sonde_nn_buffer_view(net.model, i);
+    for (size_t i = 0; i < sonde_nn_model_get_info(net.model).buffer_count;
+         i++, count++) {
+        named[count].name = sonde_nn_buffer(net.model, i).name;
+        named[count].view = sonde_nn_buffer(net.model, i).view;
     }
     for (size_t i = 0; i < 2; i++) {
         named[count + i].name = i == 0 ? "extra" : "other";
@@ -173,7 +174,7 @@ static void open_session(engine_net *net, const how *h, engine_sink *sink,
     options.gradient_accumulation = h->accumulation;
     options.threads = h->threads;
     options.dtype = h->dtype;
-    must(sonde_nn_training_session(net->model, &options, &sgd, session, &engine_diag));
+    must(sonde_nn_session_create(net->model, &options, &sgd, session, &engine_diag));
     if (h->observed) {
         must(sonde_nn_session_tap(*session, "*", &always, SONDE_HOW_RAW, &sink->sink,
                                   &engine_diag));
@@ -351,7 +352,7 @@ static void inference_takes_the_running_statistics(void **state)
     engine_sink_init(&sink, true);
     open_session(&net, &h, &sink, &training);
     engine_train(&net, training, 5);
-    must(sonde_nn_inference_session(net.model, NULL, &inference, &engine_diag));
+    must(sonde_nn_session_create(net.model, NULL, NULL, &inference, &engine_diag));
     must(sonde_nn_session_tap(inference, "*", &always, SONDE_HOW_RAW, &sink.sink,
                               &engine_diag));
     engine_batch_init(&batch, &net, 20, 8);
@@ -413,8 +414,10 @@ static void a_second_look_counts_once(void **state)
     (void)state;
     build(&net, 0.1);
     engine_sink_init(&sink, false);
-    must(sonde_nn_training_session(net.model, NULL, NULL, &session, &engine_diag));
-    must(sonde_nn_session_attach(session, tap_bad, &sink, &engine_diag));
+    must(sonde_nn_session_create(net.model, NULL, &engine_sgd, &session, &engine_diag));
+    must(sonde_nn_session_set(
+        session, SONDE_OPTIONS(sonde_nn_session, .attach = tap_bad, .user = &sink),
+        &engine_diag));
     engine_batch_init(&batch, &net, 20, 8);
     batch.samples[5] = NAN;
     must(sonde_nn_session_run(session, batch.views, 2, &engine_diag));
@@ -438,12 +441,13 @@ static void one_value_a_channel_cannot_train(void **state)
     build(&net, 0.1);
     sonde_nn_options_init(&options);
     options.batch_size = 1; /* bn2 has a matrix */
-    must(sonde_nn_training_session(net.model, &options, NULL, &session, &engine_diag));
+    must(sonde_nn_session_create(net.model, &options, &engine_sgd, &session,
+                                 &engine_diag));
     expect_err(SONDE_ESHAPE, sonde_nn_session_compile(session, &engine_diag));
     expect_line("bn2/BatchNorm: float32 (1, 16) (expected more than 1 value per channel "
                 "when training)");
     sonde_nn_session_destroy(session);
-    must(sonde_nn_inference_session(net.model, &options, &session, &engine_diag));
+    must(sonde_nn_session_create(net.model, &options, NULL, &session, &engine_diag));
     must(sonde_nn_session_compile(session, &engine_diag));
     sonde_nn_session_destroy(session);
     engine_net_fini(&net);
@@ -467,9 +471,9 @@ static void jobs_have_it(void **state)
     (void)state;
     must(sonde_nn_job_parse(text, strlen(text), "job", &job, &engine_diag));
     must(sonde_nn_job_build(job, &model, &engine_diag));
-    assert_int_equal(sonde_nn_parameter_count(model), 6);
-    assert_int_equal(sonde_nn_buffer_count(model), 3);
-    assert_string_equal(sonde_nn_buffer_name(model, 2), "bn.num_batches_tracked");
+    assert_int_equal(sonde_nn_model_get_info(model).parameter_count, 6);
+    assert_int_equal(sonde_nn_model_get_info(model).buffer_count, 3);
+    assert_string_equal(sonde_nn_buffer(model, 2).name, "bn.num_batches_tracked");
     sonde_nn_model_destroy(model);
     sonde_nn_job_destroy(job);
 }

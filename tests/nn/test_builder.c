@@ -16,8 +16,9 @@ static char *names_of(sonde_nn_model *model, bool training)
     char *text = calloc(1, 1 << 16);
 
     assert_non_null(text);
-    must(training ? sonde_nn_training_session(model, NULL, NULL, &session, &engine_diag)
-                  : sonde_nn_inference_session(model, NULL, &session, &engine_diag));
+    must(training
+             ? sonde_nn_session_create(model, NULL, &engine_sgd, &session, &engine_diag)
+             : sonde_nn_session_create(model, NULL, NULL, &session, &engine_diag));
     must(sonde_nn_session_compile(session, &engine_diag));
     catalogue = sonde_nn_session_catalogue(session);
     for (uint32_t id = 0; id < sonde_catalogue_count(catalogue); id++) {
@@ -224,7 +225,7 @@ static void inputs_of_modules_have_the_roles_of_their_names(void **state)
 
     (void)state;
     engine_cnn(&net, 2);
-    must(sonde_nn_training_session(net.model, NULL, NULL, &session, &engine_diag));
+    must(sonde_nn_session_create(net.model, NULL, &engine_sgd, &session, &engine_diag));
     must(sonde_nn_session_compile(session, &engine_diag));
     catalogue = sonde_nn_session_catalogue(session);
     for (uint32_t id = 0; id < sonde_catalogue_count(catalogue); id++) {
@@ -249,7 +250,7 @@ static void metadata_says_what_a_value_is(void **state)
 
     (void)state;
     engine_cnn(&net, 2);
-    must(sonde_nn_training_session(net.model, NULL, NULL, &session, &engine_diag));
+    must(sonde_nn_session_create(net.model, NULL, &engine_sgd, &session, &engine_diag));
     must(sonde_nn_session_compile(session, &engine_diag));
     for (size_t i = 0; i < SONDE_COUNT_OF(metadata); i++) {
         const sonde_catalogue *catalogue = sonde_nn_session_catalogue(session);
@@ -355,9 +356,9 @@ static void a_module_called_again_shares_its_parameters(void **state)
     }
     sonde_nn_output(m, x);
     must(sonde_nn_model_status(m, &engine_diag));
-    assert_int_equal(sonde_nn_parameter_count(m), 2);
-    assert_string_equal(sonde_nn_parameter_name(m, 0), "fc.weight");
-    assert_string_equal(sonde_nn_parameter_name(m, 1), "fc.bias");
+    assert_int_equal(sonde_nn_model_get_info(m).parameter_count, 2);
+    assert_string_equal(sonde_nn_parameter(m, 0).name, "fc.weight");
+    assert_string_equal(sonde_nn_parameter(m, 1).name, "fc.bias");
     sonde_nn_model_destroy(m);
 }
 

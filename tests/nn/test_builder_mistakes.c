@@ -26,7 +26,8 @@ static void expect_mistake(mistake make, sonde_err err, const char *want, int li
     sonde_nn_scope_pop(m);
     expect_err(err, sonde_nn_model_status(m, &engine_diag));
     engine_expect_line(want, __FILE__, line);
-    expect_err(err, sonde_nn_training_session(m, NULL, NULL, &session, &engine_diag));
+    expect_err(err,
+               sonde_nn_session_create(m, NULL, &engine_sgd, &session, &engine_diag));
     engine_expect_line(want, __FILE__, line);
     sonde_nn_model_destroy(m);
 }
@@ -85,7 +86,7 @@ MISTAKE(flatten_axis, sonde_nn_flatten(m, "flat", x, 4))
 MISTAKE(relu_of_labels, sonde_nn_relu(m, NULL, target))
 MISTAKE(nll_of_images, sonde_nn_nll_loss(m, "loss", x, target))
 MISTAKE(nll_of_floats, sonde_nn_nll_loss(m, "loss", sonde_nn_flatten(m, NULL, x, 1), x))
-MISTAKE(entropy_of_images, sonde_nn_cross_entropy(m, "loss", x, target))
+MISTAKE(entropy_of_images, sonde_nn_cross_entropy(m, "loss", x, target, NULL))
 MISTAKE(add_shapes, sonde_nn_add(m, "sum", x, sonde_nn_flatten(m, NULL, x, 1)))
 MISTAKE(mul_dtypes, engine_mul(m, NULL, x, target))
 MISTAKE(reshape_count, sonde_nn_reshape(m, NULL, x, 2, (const int64_t[]){2, 100}))

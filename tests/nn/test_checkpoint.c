@@ -39,8 +39,8 @@ static sonde_nn_session *session_of(engine_net *net, engine_builder build,
     sonde_nn_options_init(&options);
     options.device_iterations = 2;
     options.gradient_accumulation = accumulation;
-    must(sonde_nn_training_session(net->model, &options, optimizer, &session,
-                                   &engine_diag));
+    must(
+        sonde_nn_session_create(net->model, &options, optimizer, &session, &engine_diag));
     return session;
 }
 
@@ -84,7 +84,7 @@ static void expect_same_run(engine_builder build, const sonde_nn_optimizer *opti
         must(sonde_safetensors_open(other, &two, &engine_diag));
         assert_int_equal(sonde_safetensors_count(one), sonde_safetensors_count(two));
         assert_true(sonde_safetensors_count(one) >=
-                    sonde_nn_parameter_count(whole.model));
+                    sonde_nn_model_get_info(whole.model).parameter_count);
         for (size_t i = 0; i < sonde_safetensors_count(one); i++) {
             const char *name = sonde_safetensors_name(one, i);
             const sonde_view *x = sonde_safetensors_find(one, name);
@@ -158,8 +158,12 @@ static void a_checkpoint_holds_parameters_and_state_under_their_names(void **sta
     assert_true(info.learning_rate > 0.0F);
     assert_int_equal(info.epoch_calls, 0);
     sonde_safetensors_destroy(saved);
-    sonde_nn_session_set_epoch_calls(session, 25);
-    sonde_nn_session_set_epoch_calls(session, -1); /* ignored */
+    must(sonde_nn_session_set(session, SONDE_OPTIONS(sonde_nn_session, .epoch_calls = 25),
+                              &engine_diag));
+    expect_err(SONDE_EINVAL,
+               sonde_nn_session_set(session,
+                                    SONDE_OPTIONS(sonde_nn_session, .epoch_calls = -1),
+                                    &engine_diag));
     must(sonde_nn_session_save(session, file, &engine_diag));
     must(sonde_nn_checkpoint_describe(file, &info, &engine_diag));
     assert_int_equal(info.epoch_calls, 25);
@@ -180,7 +184,7 @@ static void inference_loads_what_training_saved(void **state)
     engine_train(&net, training, 0);
     must(sonde_nn_session_save(training, file, &engine_diag));
     engine_cnn(&fresh, 4);
-    must(sonde_nn_inference_session(fresh.model, NULL, &inference, &engine_diag));
+    must(sonde_nn_session_create(fresh.model, NULL, NULL, &inference, &engine_diag));
     must(sonde_nn_session_load(inference, file, &engine_diag));
     want = engine_weights(net.model);
     have = engine_weights(fresh.model);
@@ -205,8 +209,8 @@ static sonde_nn_session *session_on(const engine_net *net,
     sonde_nn_options_init(&options);
     options.device_iterations = iterations;
     options.gradient_accumulation = accumulation;
-    must(sonde_nn_training_session(net->model, &options, optimizer, &session,
-                                   &engine_diag));
+    must(
+        sonde_nn_session_create(net->model, &options, optimizer, &session, &engine_diag));
     return session;
 }
 
@@ -260,7 +264,7 @@ static void what_cannot_be_carried_is_refused(void **state)
     sonde_nn_session *d = session_on(&net, &plain, 1, 1);
 
     (void)state;
-    must(sonde_nn_inference_session(net.model, NULL, &inference, &engine_diag));
+    must(sonde_nn_session_create(net.model, NULL, NULL, &inference, &engine_diag));
     expect_err(SONDE_ESTATE, sonde_nn_session_carry(b, a, &engine_diag));
     engine_train(&net, a, 0);
     expect_err(SONDE_EINVAL, sonde_nn_session_carry(a, a, &engine_diag));

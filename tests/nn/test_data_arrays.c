@@ -6,7 +6,7 @@
 #include "data_files.h"
 #include "engine.h"
 
-#include <sonde/nn/option.h>
+#include <sonde/nn/job.h>
 #include <sonde/nn/trainer.h>
 #include <sonde/safetensors.h>
 

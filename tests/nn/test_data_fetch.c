@@ -2,10 +2,10 @@
  * test_data_fetch.c - downloads from a small server on 127.0.0.1: whole, resumed,
  * refused, wrong, broken off. And SHA-256 on its known answers.
  */
-#include "nn/data/input.h"
+#include "nn/data/files.h"
 #include "nn/data_files.h"
 
-#include <sonde/nn/fetch.h>
+#include <sonde/nn/dataset.h>
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

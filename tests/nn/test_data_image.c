@@ -4,7 +4,7 @@
  */
 #include "nn/data_files.h"
 
-#include "nn/data/image.h"
+#include "nn/data/pixels.h"
 
 #include <png.h>
 

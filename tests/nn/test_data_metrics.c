@@ -4,7 +4,7 @@
 #include "nn/data_files.h"
 #include "nn/train/train_state.h"
 
-#include <sonde/nn/metrics.h>
+#include <sonde/nn/evaluator.h>
 
 #include <math.h>
 

@@ -6,7 +6,6 @@
 #include "nn/data_files.h"
 
 #include <sonde/nn/dataset.h>
-#include <sonde/nn/synth.h>
 
 #include <math.h>
 

@@ -4,7 +4,7 @@
  */
 #include "nn/data_files.h"
 
-#include <sonde/nn/synth.h>
+#include <sonde/nn/dataset.h>
 
 enum { PIXELS = SONDE_NN_SYNTH_SIDE * SONDE_NN_SYNTH_SIDE };
 

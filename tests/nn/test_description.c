@@ -11,7 +11,7 @@
 #include "nn/graph/graph.h"
 #include "nn/layer_rows.h"
 
-#include <sonde/nn/function.h>
+#include <sonde/nn/model.h>
 #include <sonde/nn/job.h>
 #include <sonde/safetensors.h>
 
@@ -70,7 +70,7 @@ static sonde_view run_model(sonde_nn_model *model, const sonde_view *inputs, siz
 
     sonde_nn_options_init(&options);
     options.batch_size = BATCH;
-    must(sonde_nn_inference_session(model, &options, &session, &engine_diag));
+    must(sonde_nn_session_create(model, &options, NULL, &session, &engine_diag));
     must(sonde_nn_session_compile(session, &engine_diag));
     must(sonde_nn_session_run(session, inputs, count, &engine_diag));
     must(sonde_nn_session_output(session, 0, &found, &engine_diag));
@@ -160,7 +160,7 @@ static void every_layer_is_described(void **state)
         sonde_nn_output(model, layer_row_build(model, row));
         must(sonde_nn_model_status(model, &engine_diag));
         sonde_nn_model_initialise(model, 3);
-        tensors t = make_tensors(model, sonde_nn_model_input_count(model));
+        tensors t = make_tensors(model, sonde_nn_model_get_info(model).input_count);
 
         describe(row->name, model, &t);
         free_tensors(&t);
@@ -265,7 +265,7 @@ static void other_keys_are_described(void **state)
             sonde_nn_job_build(job, &model, &engine_diag) != SONDE_OK) {
             fail_msg("%s: %s", engine_diag.where, engine_diag.found);
         }
-        t = make_tensors(model, sonde_nn_model_input_count(model) - 1);
+        t = make_tensors(model, sonde_nn_model_get_info(model).input_count - 1);
         describe(v->name, model, &t);
         free_tensors(&t);
         sonde_nn_model_destroy(model);
@@ -329,20 +329,20 @@ static void values_are_named(void **state)
         sonde_nn_function(model, "m", "to", &x, 1,
                           &(sonde_nn_setting){.key = "dtype", .word = "float32"}, 1);
 
-    assert_int_equal(sonde_nn_value_dtype(model, x), SONDE_I64);
-    assert_int_equal(sonde_nn_value_dtype(model, y), SONDE_F32);
-    assert_string_equal(sonde_nn_value_name(model, y), "m/Cast:0");
+    assert_int_equal(sonde_nn_value_describe(model, x).dtype, SONDE_I64);
+    assert_int_equal(sonde_nn_value_describe(model, y).dtype, SONDE_F32);
+    assert_string_equal(sonde_nn_value_describe(model, y).name, "m/Cast:0");
     sonde_nn_name_value(model, y, "m", "other", SONDE_ROLE_OUTPUT, true);
-    assert_string_equal(sonde_nn_value_name(model, y), "m/Cast:0");
+    assert_string_equal(sonde_nn_value_describe(model, y).name, "m/Cast:0");
     sonde_nn_name_value(model, y, "m", "cast", SONDE_ROLE_OUTPUT, false);
-    assert_string_equal(sonde_nn_value_name(model, y), "cast");
+    assert_string_equal(sonde_nn_value_describe(model, y).name, "cast");
     sonde_nn_name_value(model, y, "m", NULL, SONDE_ROLE_OUTPUT, false);
-    assert_null(sonde_nn_value_name(model, y));
+    assert_null(sonde_nn_value_describe(model, y).name);
     must(sonde_nn_model_status(model, &engine_diag));
     sonde_nn_name_value(model, 99, "m", "gone", SONDE_ROLE_OUTPUT, false);
     expect_err(SONDE_EINVAL, sonde_nn_model_status(model, &engine_diag));
-    assert_null(sonde_nn_value_name(model, 99));
-    assert_int_equal(sonde_nn_value_dtype(NULL, 1), SONDE_F32);
+    assert_null(sonde_nn_value_describe(model, 99).name);
+    assert_int_equal(sonde_nn_value_describe(NULL, 1).dtype, SONDE_F32);
     sonde_nn_model_destroy(model);
 }
 

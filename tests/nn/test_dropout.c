@@ -211,7 +211,7 @@ static void build(engine_net *net)
     x = sonde_nn_layer(net->model, "dropout", "drop2", &x, 1, NULL, 0);
     x = sonde_nn_linear(net->model, "fc2", x,
                         SONDE_OPTIONS(sonde_nn_linear, .out_features = 10));
-    engine_finish(net, x, sonde_nn_cross_entropy(net->model, "loss", x, target));
+    engine_finish(net, x, sonde_nn_cross_entropy(net->model, "loss", x, target, NULL));
 }
 
 typedef struct how {
@@ -232,7 +232,7 @@ static void open_session(engine_net *net, const how *h, engine_sink *sink,
     options.device_iterations = 2;
     options.gradient_accumulation = 2;
     options.threads = h->threads;
-    must(sonde_nn_training_session(net->model, &options, &sgd, session, &engine_diag));
+    must(sonde_nn_session_create(net->model, &options, &sgd, session, &engine_diag));
     if (h->observed) {
         must(sonde_nn_session_tap(*session, "*", &always, SONDE_HOW_RAW, &sink->sink,
                                   &engine_diag));

@@ -4,7 +4,7 @@
  */
 #include "engine.h"
 
-#include <sonde/nn/function.h>
+#include <sonde/nn/model.h>
 
 enum { BATCH = 4, FEATURES = 6, CLASSES = 3 };
 
@@ -96,10 +96,10 @@ static sonde_nn_model *of_layers(void)
                   sonde_nn_nll_loss(model, "loss",
                                     sonde_nn_log_softmax(model, NULL, x, 1), target));
     for (int i = 0; i < CLASSES * FEATURES; i++) {
-        ((float *)sonde_nn_parameter_view(model, 0).data)[i] =
+        ((float *)sonde_nn_parameter(model, 0).view.data)[i] =
             (float)(i % 5) * 0.25F - 0.5F;
     }
-    memset(sonde_nn_parameter_view(model, 1).data, 0, CLASSES * sizeof(float));
+    memset(sonde_nn_parameter(model, 1).view.data, 0, CLASSES * sizeof(float));
     return model;
 }
 
@@ -114,15 +114,15 @@ static void a_step_trains_the_callers_memory_as_layers_do(void **state)
     build(&net, false);
     sonde_nn_model_initialise(net.model, 3); /* the caller's numbers stay */
     assert_true(net.weight[1] == -0.25F);
-    must(sonde_nn_training_session(net.model, NULL, &sgd, &session, &engine_diag));
+    must(sonde_nn_session_create(net.model, NULL, &sgd, &session, &engine_diag));
     run_step(session);
     sonde_nn_session_destroy(session);
-    must(sonde_nn_training_session(layers, NULL, &sgd, &session, &engine_diag));
+    must(sonde_nn_session_create(layers, NULL, &sgd, &session, &engine_diag));
     run_step(session);
     sonde_nn_session_destroy(session);
-    assert_memory_equal(net.weight, sonde_nn_parameter_view(layers, 0).data,
+    assert_memory_equal(net.weight, sonde_nn_parameter(layers, 0).view.data,
                         sizeof net.weight);
-    assert_memory_equal(net.bias, sonde_nn_parameter_view(layers, 1).data,
+    assert_memory_equal(net.bias, sonde_nn_parameter(layers, 1).view.data,
                         sizeof net.bias);
     sonde_nn_model_destroy(layers);
     sonde_nn_model_destroy(net.model);
@@ -141,7 +141,7 @@ static void a_tensor_can_move(void **state)
     memcpy(elsewhere, net.weight, sizeof elsewhere);
     must(sonde_nn_tensor_move(net.model, "top.fc.weight", &memory, &engine_diag));
     memset(net.weight, 0xff, sizeof net.weight);
-    must(sonde_nn_training_session(net.model, NULL, NULL, &session, &engine_diag));
+    must(sonde_nn_session_create(net.model, NULL, &engine_sgd, &session, &engine_diag));
     run_step(session);
     assert_true(elsewhere[1] != -0.25F && elsewhere[1] > -1.0F);
     sonde_nn_session_destroy(session);
@@ -168,7 +168,7 @@ static void values_have_the_names_of_modules(void **state)
 
     (void)state;
     build(&net, false);
-    must(sonde_nn_training_session(net.model, NULL, NULL, &session, &engine_diag));
+    must(sonde_nn_session_create(net.model, NULL, &engine_sgd, &session, &engine_diag));
     must(sonde_nn_session_compile(session, &engine_diag));
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         uint32_t id = 0;
@@ -191,10 +191,14 @@ static void prints_go_to_the_stream(void **state)
     (void)state;
     assert_non_null(stream);
     build(&net, true);
-    must(sonde_nn_training_session(net.model, NULL, NULL, &session, &engine_diag));
-    must(sonde_nn_session_print_to(session, stream, &engine_diag));
+    must(sonde_nn_session_create(net.model, NULL, &engine_sgd, &session, &engine_diag));
+    must(sonde_nn_session_set(session, SONDE_OPTIONS(sonde_nn_session, .prints = stream),
+                              &engine_diag));
     run_step(session);
-    expect_err(SONDE_ESTATE, sonde_nn_session_print_to(session, NULL, &engine_diag));
+    expect_err(SONDE_ESTATE,
+               sonde_nn_session_set(session,
+                                    SONDE_OPTIONS(sonde_nn_session, .prints = stderr),
+                                    &engine_diag));
     sonde_nn_session_destroy(session);
     assert_int_equal(fclose(stream), 0);
     assert_int_equal(strncmp(text, "seen: ", 6), 0);

@@ -2,6 +2,7 @@
  * test_job.c - jobs: the built-in ones, what sections and keys mean, JSON, layers with
  * from; and every mistake with its line and the nearest key.
  */
+#include "nn/job/job.h"
 #include "engine.h"
 #include "base/macros.h"
 
@@ -40,7 +41,7 @@ static void built_in_jobs_build(void **state)
         sonde_nn_model *model = NULL;
 
         assert_string_equal(sonde_nn_job_builtin_name(i), rows[i].name);
-        assert_non_null(strstr(sonde_nn_job_builtin_text(i), "layers:"));
+        assert_non_null(strstr(sonde__job_builtin_text(rows[i].name), "layers:"));
         must(sonde_nn_job_builtin(rows[i].name, &job, &engine_diag));
         info = sonde_nn_job_get_info(job);
         assert_string_equal(info->data_name, rows[i].data);
@@ -56,7 +57,7 @@ static void built_in_jobs_build(void **state)
         assert_true(info->optimizer.learning_rate == rows[i].rate);
         assert_true(info->optimizer.momentum == rows[i].momentum);
         assert_true(info->mean == rows[i].mean && info->std == rows[i].std);
-        assert_int_equal(sonde_nn_job_tap_count(job), 0);
+        assert_int_equal(sonde_nn_job_get_info(job)->tap_count, 0);
         must(sonde_nn_job_build(job, &model, &engine_diag));
         assert_int_equal(engine_weight_count(model), rows[i].parameters);
         sonde_nn_model_destroy(model);
@@ -87,7 +88,6 @@ static void the_language_model_builds(void **state)
     assert_string_equal(sonde_nn_job_builtin_name(5), "resnet18");
     assert_string_equal(sonde_nn_job_builtin_name(6), "autoencoder");
     assert_null(sonde_nn_job_builtin_name(7));
-    assert_null(sonde_nn_job_builtin_text(7));
 }
 
 /* torchvision's resnet18 of one channel, ten classes and a first kernel of 3; and the
@@ -210,19 +210,19 @@ static void every_key_is_read(void **state)
     assert_int_equal(info->seed, 5);
     assert_int_equal(info->options.device_iterations, 2);
     assert_int_equal(info->options.gradient_accumulation, 3);
-    assert_int_equal(info->options.replication_factor, 2);
+    assert_int_equal(info->options.replicas, 2);
     assert_int_equal(info->options.threads, 1);
     assert_int_equal(info->options.reduction, SONDE_NN_REDUCTION_SUM);
     assert_int_equal(info->classes, 6);
-    assert_int_equal(sonde_nn_job_tap_count(job), 2);
-    tap = sonde_nn_job_get_tap(job, 0);
+    assert_int_equal(sonde_nn_job_get_info(job)->tap_count, 2);
+    tap = &sonde_nn_job_get_info(job)->taps[0];
     assert_string_equal(tap->tensors, "Gradient___fc.weight");
     assert_true(tap->every == 5 && tap->start == 10 && tap->end == 100);
-    tap = sonde_nn_job_get_tap(job, 1);
+    tap = &sonde_nn_job_get_info(job)->taps[1];
     assert_string_equal(tap->tensors, "@loss");
     assert_true(tap->every == 1 && tap->start == 0 && tap->end == 0);
     must(sonde_nn_job_build(job, &model, &engine_diag));
-    must(sonde_nn_training_session(model, &info->options, o, &session, &engine_diag));
+    must(sonde_nn_session_create(model, &info->options, o, &session, &engine_diag));
     must(sonde_nn_session_compile(session, &engine_diag));
     for (size_t i = 0; i < SONDE_COUNT_OF(there); i++) {
         uint32_t id = 0;
@@ -281,7 +281,7 @@ static void from_names_the_layer_to_read(void **state)
         engine_parameter(model, "fc.bias", NULL)[i % 4] = 0.0F;
         engine_parameter(model, "other.bias", NULL)[i % 4] = 0.0F;
     }
-    must(sonde_nn_inference_session(model, NULL, &session, &engine_diag));
+    must(sonde_nn_session_create(model, NULL, NULL, &session, &engine_diag));
     must(sonde_nn_session_run(session, &input, 1, &engine_diag));
     must(sonde_nn_session_output(session, 0, &out, &engine_diag));
     for (int i = 0; i < 4; i++) {

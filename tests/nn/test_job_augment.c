@@ -5,7 +5,7 @@
 #include "data_files.h"
 #include "engine.h"
 
-#include <sonde/nn/option.h>
+#include <sonde/nn/job.h>
 #include <sonde/nn/trainer.h>
 
 enum { COUNT = 40, SIDE = 4, PIXELS = SIDE * SIDE };
@@ -246,8 +246,8 @@ static void classes_are_balanced(void **state)
     sonde_nn_dataset *set = pixels(); /* 30 of class 0, 10 of class 1 */
 
     (void)state;
-    assert_true(sonde_nn_job_is_balanced(balanced));
-    assert_false(sonde_nn_job_is_balanced(listed));
+    assert_true(sonde_nn_job_get_info(balanced)->balanced);
+    assert_false(sonde_nn_job_get_info(listed)->balanced);
     assert_true(loss_of(balanced, set) == loss_of(plain, set)); /* equal until then */
     must(sonde_nn_job_balance(balanced, set, &engine_diag));
     must(sonde_nn_job_balance(plain, set, &engine_diag));

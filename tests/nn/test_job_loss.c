@@ -40,7 +40,7 @@ static double loss_of(sonde_nn_model *model, const sonde_view *inputs, size_t co
 
     sonde_nn_options_init(&options);
     options.batch_size = inputs[0].shape[0];
-    must(sonde_nn_training_session(model, &options, &still, &session, &engine_diag));
+    must(sonde_nn_session_create(model, &options, &still, &session, &engine_diag));
     must(sonde_nn_session_run(session, inputs, count, &engine_diag));
     must(sonde_nn_session_loss(session, &loss, &engine_diag));
     sonde_nn_session_destroy(session);
@@ -64,7 +64,7 @@ static double loss_of_text(const char *text, size_t inputs)
         sonde_nn_value_shape(model, sonde_nn_model_output(model, 0), &rank)[1];
     double loss = 0.0;
 
-    assert_int_equal(sonde_nn_model_input_count(model), inputs);
+    assert_int_equal(sonde_nn_model_get_info(model).input_count, inputs);
     for (int64_t i = 0; i < 2 * columns; i++) {
         engine_parameter(model, "fc.weight", NULL)[i] = i % 3 == 0 ? 1.0F : 0.0F;
     }
@@ -155,7 +155,7 @@ static void cross_entropy_in_c(void **state)
     x = sonde_nn_input(model, SONDE_F32, 2, (const int64_t[]){2, 3});
     target = sonde_nn_input(model, SONDE_I64, 1, (const int64_t[]){2});
     sonde_nn_loss(
-        model, sonde_nn_cross_entropy_with(
+        model, sonde_nn_cross_entropy(
                    model, "loss", x, target,
                    SONDE_OPTIONS(sonde_nn_cross_entropy, .weight = weight, .weights = 3,
                                  .sum = true, .of_log_probabilities = true)));
@@ -170,10 +170,10 @@ static void weights_of_classes_are_a_buffer(void **state)
         MODEL("4", FC("2"), "{cross_entropy: {name: ce, weight: [1, 3]}}"), &job);
 
     (void)state;
-    assert_int_equal(sonde_nn_buffer_count(model), 1);
-    assert_string_equal(sonde_nn_buffer_name(model, 0), "ce.weight");
+    assert_int_equal(sonde_nn_model_get_info(model).buffer_count, 1);
+    assert_string_equal(sonde_nn_buffer(model, 0).name, "ce.weight");
     sonde_nn_model_initialise(model, 9);
-    assert_true(((const float *)sonde_nn_buffer_view(model, 0).data)[1] == 3.0F);
+    assert_true(((const float *)sonde_nn_buffer(model, 0).view.data)[1] == 3.0F);
     sonde_nn_model_destroy(model);
     sonde_nn_job_destroy(job);
 }
@@ -244,7 +244,8 @@ static void labels_are_checked(void **state)
         sonde_nn_options_init(&options);
         options.batch_size = 3;
         outside[1] = i == 2 ? 5 : -1;
-        must(sonde_nn_training_session(model, &options, NULL, &session, &engine_diag));
+        must(sonde_nn_session_create(model, &options, &engine_sgd, &session,
+                                     &engine_diag));
         expect_err(i == 0 ? SONDE_OK : SONDE_ERANGE,
                    sonde_nn_session_run(session, views, 2, &engine_diag));
         sonde_nn_session_destroy(session);
@@ -282,7 +283,7 @@ static void expect_score(const char *text, double error)
     score = sonde_nn_evaluator_score(evaluator);
     assert_false(score.classes);
     assert_true(isnan(score.accuracy));
-    assert_null(sonde_nn_evaluator_matrix(evaluator));
+    assert_null(sonde_nn_evaluator_score(evaluator).matrix);
     assert_int_equal(score.samples, 3);
     expect_near(score.error, error, 1e-6);
     sonde_nn_evaluator_destroy(evaluator);

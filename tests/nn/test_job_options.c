@@ -4,8 +4,7 @@
  */
 #include "engine.h"
 
-#include <sonde/nn/demo.h>
-#include <sonde/nn/option.h>
+#include <sonde/nn/job.h>
 
 static sonde_nn_job *parse(const char *text)
 {
@@ -28,6 +27,43 @@ static void the_table_is_sound(void **state)
             assert_string_not_equal(row->name, other->name);
             assert_true(row->offset != other->offset);
             assert_true(row->letter == 0 || row->letter != other->letter);
+        }
+    }
+}
+
+/* Whether a member of the info has the name of the flag, of the key, or of both sections:
+ * learning_rate, options.learning_rate, record.every for record_every. */
+static bool is_named(const char *member, const char *name)
+{
+    const char *last = strrchr(member, '.');
+    bool same = strlen(member) == strlen(name);
+
+    for (size_t i = 0; same && member[i] != '\0'; i++) {
+        same = member[i] == name[i] || (member[i] == '.' && name[i] == '_');
+    }
+    return same || (last != NULL && strcmp(last + 1, name) == 0);
+}
+
+/* One option has one name: the flag is the job's key, with the section before it where the
+ * key alone says too little, or the section, whose main value it sets. */
+static void an_option_has_one_name(void **state)
+{
+    const sonde_nn_option *row = NULL;
+
+    (void)state;
+    for (size_t i = 0; (row = sonde_nn_option_at(i)) != NULL; i++) {
+        const char *key = row->key != NULL ? row->key : row->name;
+        char full[96];
+
+        (void)snprintf(full, sizeof full, "%s_%s", row->section, key);
+        if (strcmp(row->name, key) != 0 && strcmp(row->name, full) != 0 &&
+            strcmp(row->name, row->section) != 0) {
+            fail_msg("--%s of %s: %s", row->name, row->section, key);
+        }
+        if (!is_named(row->field, row->name) && !is_named(row->field, key) &&
+            !is_named(row->field, full) &&
+            strncmp(row->field, row->name, strlen(row->name)) != 0) {
+            fail_msg("--%s of %s: the field %s", row->name, row->section, row->field);
         }
     }
 }
@@ -187,7 +223,7 @@ static void printed_options_are_read_again(void **state)
     assert_non_null(strstr(printed[0], "\n  seed: 123456789012\n"));
     assert_non_null(strstr(printed[0], "rules:\n  judge: \"none\"\n"));
     assert_non_null(strstr(printed[1], "\"execution\": \"sharded\""));
-    assert_int_equal(sonde_nn_job_group_count(job), 2);
+    assert_int_equal(sonde_nn_job_get_info(job)->group_count, 2);
     sonde_nn_job_destroy(job);
     for (int i = 0; i < 3; i++) {
         free(printed[i]);
@@ -198,6 +234,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_table_is_sound),
+        cmocka_unit_test(an_option_has_one_name),
         cmocka_unit_test(a_text_sets_an_option),
         cmocka_unit_test(rules_none_drops_the_jobs_actions),
         cmocka_unit_test(wrong_texts_are_refused),

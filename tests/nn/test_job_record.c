@@ -19,7 +19,7 @@ static void a_job_makes_its_hook(void **state)
 
     (void)state;
     must(sonde_nn_job_parse(with, strlen(with), "job", &job, &engine_diag));
-    assert_true(sonde_nn_job_records(job));
+    assert_true(sonde_nn_job_get_info(job)->records);
     must(sonde_nn_job_hook(job, NULL, &hook, &engine_diag));
     must(sonde_hook_close(hook, SONDE_RUN_FINISHED, NULL, &engine_diag));
     must(sonde_nn_job_hook(job, &over, &hook, &engine_diag)); /* and another */
@@ -27,7 +27,7 @@ static void a_job_makes_its_hook(void **state)
     sonde_nn_job_destroy(job);
 
     must(sonde_nn_job_builtin("mnist_mlp", &job, &engine_diag));
-    assert_false(sonde_nn_job_records(job));
+    assert_false(sonde_nn_job_get_info(job)->records);
     expect_err(SONDE_EINVAL, sonde_nn_job_hook(job, NULL, &hook, &engine_diag));
     expect_line("hook: path: no path for the run (expected a folder, or dry_run)");
     must(sonde_nn_job_hook(job, &over, &hook, &engine_diag));

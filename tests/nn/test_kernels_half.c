@@ -8,7 +8,6 @@
 #include "base/random.h"
 #include "cmocka_all.h"
 #include "nn/kernels/gemm.h"
-#include "nn/kernels/half_gemm.h"
 
 #include <math.h>
 #include <stdlib.h>

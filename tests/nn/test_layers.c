@@ -60,7 +60,7 @@ static sonde_err train_row(const sonde__op_layer *row, sonde_nn_float dtype)
     sonde_nn_options_init(&options);
     options.dtype = dtype;
     options.batch_size = (int)layer_row_input(row, 0)->dim[0];
-    err = sonde_nn_training_session(model, &options, &sgd, &session, &engine_diag);
+    err = sonde_nn_session_create(model, &options, &sgd, &session, &engine_diag);
     err = err != SONDE_OK ? err : sonde_nn_session_compile(session, &engine_diag);
     sonde_nn_session_destroy(session);
     sonde_nn_model_destroy(model);
@@ -184,8 +184,8 @@ static void jobs_have_them(void **state)
     (void)state;
     must(sonde_nn_job_parse(text, strlen(text), "job", &job, &engine_diag));
     must(sonde_nn_job_build(job, &model, &engine_diag));
-    assert_int_equal(sonde_nn_parameter_count(model), 6);
-    assert_string_equal(sonde_nn_parameter_name(model, 2), "norm.weight");
+    assert_int_equal(sonde_nn_model_get_info(model).parameter_count, 6);
+    assert_string_equal(sonde_nn_parameter(model, 2).name, "norm.weight");
     sonde_nn_model_destroy(model);
     sonde_nn_job_destroy(job);
 }
@@ -216,11 +216,11 @@ static void jobs_have_images_and_places(void **state)
     (void)state;
     must(sonde_nn_job_parse(text, strlen(text), "job", &job, &engine_diag));
     must(sonde_nn_job_build(job, &model, &engine_diag));
-    assert_int_equal(sonde_nn_parameter_count(model), 8);
-    assert_string_equal(sonde_nn_parameter_name(model, 0), "up.weight");
-    assert_string_equal(sonde_nn_parameter_name(model, 2), "fc1.weight");
-    assert_int_equal(sonde_nn_parameter_view(model, 2).shape[1], 7);
-    assert_int_equal(sonde_nn_parameter_view(model, 6).shape[1], 2);
+    assert_int_equal(sonde_nn_model_get_info(model).parameter_count, 8);
+    assert_string_equal(sonde_nn_parameter(model, 0).name, "up.weight");
+    assert_string_equal(sonde_nn_parameter(model, 2).name, "fc1.weight");
+    assert_int_equal(sonde_nn_parameter(model, 2).view.shape[1], 7);
+    assert_int_equal(sonde_nn_parameter(model, 6).view.shape[1], 2);
     sonde_nn_model_destroy(model);
     sonde_nn_job_destroy(job);
 }
@@ -239,13 +239,13 @@ static void resnet18_is_a_job(void **state)
                    getenv("SONDE_TEST_DIR"));
     must(sonde_nn_job_load(path, &job, &engine_diag));
     must(sonde_nn_job_build(job, &model, &engine_diag));
-    for (size_t i = 0; i < sonde_nn_parameter_count(model); i++) {
-        const sonde_view view = sonde_nn_parameter_view(model, i);
+    for (size_t i = 0; i < sonde_nn_model_get_info(model).parameter_count; i++) {
+        const sonde_view view = sonde_nn_parameter(model, i).view;
 
         parameters += sonde_view_count(&view);
     }
     assert_int_equal(parameters, 11173962 - 1152);
-    assert_int_equal(sonde_nn_buffer_count(model), 20 * 3);
+    assert_int_equal(sonde_nn_model_get_info(model).buffer_count, 20 * 3);
     sonde_nn_model_destroy(model);
     sonde_nn_job_destroy(job);
 }
@@ -376,9 +376,10 @@ static void jobs_have_groups(void **state)
     (void)state;
     must(sonde_nn_job_parse(text, strlen(text), "job", &job, &engine_diag));
     must(sonde_nn_job_build(job, &model, &engine_diag));
-    assert_int_equal(sonde_nn_parameter_count(model), SONDE_COUNT_OF(names));
+    assert_int_equal(sonde_nn_model_get_info(model).parameter_count,
+                     SONDE_COUNT_OF(names));
     for (size_t i = 0; i < SONDE_COUNT_OF(names); i++) {
-        assert_string_equal(sonde_nn_parameter_name(model, i), names[i]);
+        assert_string_equal(sonde_nn_parameter(model, i).name, names[i]);
     }
     sonde_nn_model_destroy(model);
     sonde_nn_job_destroy(job);

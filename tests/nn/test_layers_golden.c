@@ -226,7 +226,7 @@ static sonde_nn_value build(const layer_case *c, sonde_nn_model *model)
 /* The golden name of parameter i, without "layer.". */
 static const char *short_name(const sonde_nn_model *model, size_t i)
 {
-    const char *name = sonde_nn_parameter_name(model, i);
+    const char *name = sonde_nn_parameter(model, i).name;
 
     assert_memory_equal(name, "layer.", 6);
     return name + 6;
@@ -234,8 +234,8 @@ static const char *short_name(const sonde_nn_model *model, size_t i)
 
 static void put_parameters(const layer_case *c, const sonde_nn_model *model)
 {
-    for (size_t i = 0; i < sonde_nn_parameter_count(model); i++) {
-        const sonde_view view = sonde_nn_parameter_view(model, i);
+    for (size_t i = 0; i < sonde_nn_model_get_info(model).parameter_count; i++) {
+        const sonde_view view = sonde_nn_parameter(model, i).view;
         const sonde_view *wanted = tensor(c, short_name(model, i));
 
         assert_int_equal(view.rank, wanted->rank);
@@ -247,8 +247,8 @@ static void put_parameters(const layer_case *c, const sonde_nn_model *model)
 static void expect_gradients(const layer_case *c, sonde_nn_float dtype,
                              const sonde_nn_model *model)
 {
-    for (size_t i = 0; i < sonde_nn_parameter_count(model); i++) {
-        const sonde_view view = sonde_nn_parameter_view(model, i);
+    for (size_t i = 0; i < sonde_nn_model_get_info(model).parameter_count; i++) {
+        const sonde_view view = sonde_nn_parameter(model, i).view;
         const float *before = tensor(c, short_name(model, i))->data, *after = view.data;
         char name[160];
         float lost[1024];
@@ -279,7 +279,7 @@ static void run_case(const layer_case *c, sonde_nn_float dtype)
     options.dtype = dtype;
     options.batch_size = (int)wanted->shape[0];
     options.output_mode = SONDE_ANCHOR_ALL;
-    must(sonde_nn_training_session(model, &options, &sgd, &session, &engine_diag));
+    must(sonde_nn_session_create(model, &options, &sgd, &session, &engine_diag));
     for (int i = 0; i < c->inputs; i++) {
         const char name[] = {'x', (char)('0' + i), '\0'};
 

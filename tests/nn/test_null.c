@@ -30,7 +30,7 @@ static void builders_without_a_model_return_nothing(void **state)
     assert_int_equal(sonde_nn_input(NULL, SONDE_F32, 2, shape), 0);
     sonde_nn_output(NULL, 1);
     sonde_nn_loss(NULL, 1);
-    assert_int_equal(sonde_nn_model_loss(NULL), 0);
+    assert_int_equal(sonde_nn_model_get_info(NULL).loss, 0);
     assert_int_equal(sonde_nn_model_output(NULL, 0), 0);
     assert_int_equal(sonde_nn_output_loss(NULL), SIZE_MAX);
     sonde_nn_scope_push(NULL, "a");
@@ -45,13 +45,13 @@ static void builders_without_a_model_return_nothing(void **state)
     assert_int_equal(sonde_nn_log_softmax(NULL, "a", 1, 0), 0);
     assert_int_equal(sonde_nn_flatten(NULL, "a", 1, 0), 0);
     assert_int_equal(sonde_nn_nll_loss(NULL, "a", 1, 1), 0);
-    assert_int_equal(sonde_nn_cross_entropy(NULL, "a", 1, 1), 0);
+    assert_int_equal(sonde_nn_cross_entropy(NULL, "a", 1, 1, NULL), 0);
     assert_int_equal(sonde_nn_add(NULL, "a", 1, 1), 0);
     assert_int_equal(sonde_nn_reshape(NULL, "a", 1, 2, shape), 0);
     assert_int_equal(sonde_nn_print(NULL, 1, NULL, true, NULL), 0);
-    assert_int_equal(sonde_nn_parameter_count(NULL), 0);
-    assert_null(sonde_nn_parameter_name(NULL, 0));
-    assert_null(sonde_nn_parameter_view(NULL, 0).data);
+    assert_int_equal(sonde_nn_model_get_info(NULL).parameter_count, 0);
+    assert_null(sonde_nn_parameter(NULL, 0).name);
+    assert_null(sonde_nn_parameter(NULL, 0).view.data);
     sonde_nn_parameter_leave_out(NULL, 0, true);
     sonde_nn_model_initialise(NULL, 0);
 }
@@ -114,8 +114,8 @@ static void what_a_model_lacks_is_refused(void **state)
     assert_null(sonde_nn_value_shape(net.model, UINT32_MAX, &rank));
     assert_int_equal(rank, 7);
     assert_non_null(sonde_nn_value_shape(net.model, 1, NULL));
-    assert_null(sonde_nn_parameter_name(net.model, SIZE_MAX));
-    assert_null(sonde_nn_parameter_view(net.model, SIZE_MAX).data);
+    assert_null(sonde_nn_parameter(net.model, SIZE_MAX).name);
+    assert_null(sonde_nn_parameter(net.model, SIZE_MAX).view.data);
     sonde_nn_parameter_leave_out(net.model, SIZE_MAX, true);
     assert_int_equal(sonde_nn_model_output(net.model, SIZE_MAX), 0);
     refused(sonde_nn_model_save(net.model, NULL, &engine_diag));
@@ -158,33 +158,38 @@ static void functions_without_a_session_fail(void **state)
     (void)state;
     sonde_nn_options_init(&options);
     engine_sink_init(&sink, false);
-    refused(sonde_nn_training_session(NULL, NULL, NULL, &session, &engine_diag));
-    refused(sonde_nn_inference_session(NULL, NULL, &session, &engine_diag));
+    refused(sonde_nn_session_create(NULL, NULL, &engine_sgd, &session, &engine_diag));
+    refused(sonde_nn_session_create(NULL, NULL, NULL, &session, &engine_diag));
     sonde_nn_session_destroy(NULL);
-    refused(sonde_nn_session_set_options(NULL, &options, &engine_diag));
-    refused(sonde_nn_session_set_mode(NULL, SONDE_MODE_EVAL, &engine_diag));
+    refused(sonde_nn_session_set(
+        NULL, SONDE_OPTIONS(sonde_nn_session, .options = &options), &engine_diag));
+    refused(sonde_nn_session_set(
+        NULL, SONDE_OPTIONS(sonde_nn_session, .mode = SONDE_MODE_EVAL), &engine_diag));
     refused(sonde_nn_session_anchor(NULL, "a", "b", SONDE_ANCHOR_ALL, 1, &engine_diag));
     refused(sonde_nn_session_tap(NULL, "*", &always, SONDE_HOW_RAW, &sink.sink,
                                  &engine_diag));
     refused(sonde_nn_session_add_group(NULL, NULL, &engine_diag));
-    refused(sonde_nn_session_set_group(NULL, NULL, NULL, &engine_diag));
-    refused(sonde_nn_session_outfeed(NULL, NULL, &engine_diag));
-    refused(sonde_nn_session_attach(NULL, attach_nothing, NULL, &engine_diag));
-    refused(sonde_nn_session_attach_hook(NULL, NULL, &engine_diag));
+    refused(sonde_nn_session_set_optimizer(NULL, NULL, NULL, &engine_diag));
+    refused(sonde_nn_session_set(NULL, SONDE_OPTIONS(sonde_nn_session, .outfeed = NULL),
+                                 &engine_diag));
+    refused(sonde_nn_session_set(
+        NULL, SONDE_OPTIONS(sonde_nn_session, .attach = attach_nothing, .user = NULL),
+        &engine_diag));
+    refused(sonde_nn_session_set(NULL, SONDE_OPTIONS(sonde_nn_session, .hook = NULL),
+                                 &engine_diag));
     refused(sonde_nn_session_attach_control(NULL, NULL, NULL, &engine_diag));
     refused(sonde_nn_session_compile(NULL, &engine_diag));
     assert_null(sonde_nn_session_catalogue(NULL));
     refused(sonde_nn_session_describe(NULL, &info, &engine_diag));
     refused(sonde_nn_session_dump(NULL, "plan", stdout, &engine_diag));
     refused(sonde_nn_session_run(NULL, NULL, 0, &engine_diag));
-    assert_int_equal(sonde_nn_session_output_count(NULL), 0);
     refused(sonde_nn_session_output(NULL, 0, &view, &engine_diag));
     refused(sonde_nn_session_loss(NULL, &loss, &engine_diag));
     refused(sonde_nn_session_anchored(NULL, "a", &view, &engine_diag));
     refused(sonde_nn_session_heed(NULL, &engine_diag));
     assert_null(sonde_nn_session_stopped(NULL));
     assert_int_equal(sonde_nn_session_step(NULL), 0);
-    refused(sonde_nn_session_set_optimizer(NULL, &sgd, &engine_diag));
+    refused(sonde_nn_session_set_optimizer(NULL, NULL, &sgd, &engine_diag));
     refused(sonde_nn_session_save(NULL, "x", &engine_diag));
     refused(sonde_nn_session_load(NULL, "x", &engine_diag));
     engine_sink_fini(&sink);
@@ -200,10 +205,9 @@ static void sessions_refuse_null_before_compile(void **state)
     (void)state;
     engine_mlp(&net, 3);
     engine_sink_init(&sink, false);
-    refused(sonde_nn_training_session(net.model, NULL, NULL, NULL, &engine_diag));
-    refused(sonde_nn_inference_session(net.model, NULL, NULL, &engine_diag));
-    must(sonde_nn_training_session(net.model, NULL, NULL, &session, &engine_diag));
-    refused(sonde_nn_session_set_options(session, NULL, &engine_diag));
+    refused(sonde_nn_session_create(net.model, NULL, &engine_sgd, NULL, &engine_diag));
+    refused(sonde_nn_session_create(net.model, NULL, NULL, NULL, &engine_diag));
+    must(sonde_nn_session_create(net.model, NULL, &engine_sgd, &session, &engine_diag));
     refused(
         sonde_nn_session_anchor(session, NULL, "b", SONDE_ANCHOR_ALL, 1, &engine_diag));
     refused(
@@ -214,11 +218,9 @@ static void sessions_refuse_null_before_compile(void **state)
                                  &engine_diag));
     refused(
         sonde_nn_session_tap(session, "*", &always, SONDE_HOW_RAW, NULL, &engine_diag));
-    refused(sonde_nn_session_outfeed(session, NULL, &engine_diag));
-    refused(sonde_nn_session_attach(session, NULL, NULL, &engine_diag));
     refused(sonde_nn_session_dump(session, NULL, stdout, &engine_diag));
     refused(sonde_nn_session_dump(session, "prune", NULL, &engine_diag));
-    refused(sonde_nn_session_set_optimizer(session, NULL, &engine_diag));
+    refused(sonde_nn_session_set_optimizer(session, NULL, NULL, &engine_diag));
     refused(sonde_nn_session_save(session, NULL, &engine_diag));
     refused(sonde_nn_session_load(session, NULL, &engine_diag));
     refused(sonde_nn_session_run(session, NULL, 2, &engine_diag));
@@ -238,7 +240,7 @@ static void inputs_without_data_are_refused(void **state)
     (void)state;
     engine_mlp(&net, 3);
     engine_batch_init(&batch, &net, 3, 1);
-    must(sonde_nn_training_session(net.model, NULL, NULL, &session, &engine_diag));
+    must(sonde_nn_session_create(net.model, NULL, &engine_sgd, &session, &engine_diag));
     for (int input = 0; input < 2; input++) {
         const sonde_view good = batch.views[input];
 
@@ -299,7 +301,8 @@ static void debug_level_lists_tensors_and_ops(void **state)
         engine_mlp(&net, 3);
         sonde_log_set_level(debug == 1 ? SONDE_LOG_DEBUG : SONDE_LOG_INFO);
         sonde_log_set_sink(look_for_names, &found);
-        must(sonde_nn_training_session(net.model, NULL, NULL, &session, &engine_diag));
+        must(sonde_nn_session_create(net.model, NULL, &engine_sgd, &session,
+                                     &engine_diag));
         must(sonde_nn_session_compile(session, &engine_diag));
         sonde_log_set_sink(NULL, NULL);
         assert_int_equal(found.weight, debug);
@@ -353,7 +356,7 @@ static void sessions_say_what_is_too_early(void **state)
 
     (void)state;
     engine_mlp(&net, 3);
-    must(sonde_nn_training_session(net.model, NULL, &sgd, &session, &engine_diag));
+    must(sonde_nn_session_create(net.model, NULL, &sgd, &session, &engine_diag));
     expect_err(SONDE_ESTATE, sonde_nn_session_describe(session, &info, &engine_diag));
     expect_err(SONDE_ESTATE, sonde_nn_session_output(session, 0, &view, &engine_diag));
     expect_err(SONDE_ENOTFOUND,

@@ -45,7 +45,7 @@ static void in_and_out(void **state)
     assert_int_equal(info.batch, 0);
     assert_int_equal(info.opset, 20);
     assert_string_equal(info.last_op, "Gemm");
-    assert_string_equal(sonde_nn_parameter_name(model, 0), "1.weight");
+    assert_string_equal(sonde_nn_parameter(model, 0).name, "1.weight");
     const int file = mkstemps(copy, 5);
 
     assert_true(file >= 0);
@@ -54,7 +54,8 @@ static void in_and_out(void **state)
     sonde_nn_model *again = load(copy, NULL);
 
     assert_non_null(again);
-    assert_int_equal(sonde_nn_parameter_count(again), sonde_nn_parameter_count(model));
+    assert_int_equal(sonde_nn_model_get_info(again).parameter_count,
+                     sonde_nn_model_get_info(model).parameter_count);
     sonde_nn_model_destroy(model);
     sonde_nn_model_destroy(again);
     (void)unlink(copy);
@@ -89,7 +90,7 @@ static void inputs_of_jobs(void **state)
     }
     assert_int_equal(info->classes, 3);
     must(sonde_nn_job_build(job, &model, &engine_diag));
-    assert_int_equal(sonde_nn_model_input_count(model), 3);
+    assert_int_equal(sonde_nn_model_get_info(model).input_count, 3);
     sonde_nn_model_destroy(model);
     sonde_nn_job_destroy(job);
 }

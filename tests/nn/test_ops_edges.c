@@ -8,7 +8,7 @@
 #include "base/macros.h"
 #include "nn/ops/layer_row.h"
 
-#include <sonde/nn/function.h>
+#include <sonde/nn/model.h>
 
 static const sonde__op_kind *kind_named(const char *name)
 {

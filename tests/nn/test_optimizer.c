@@ -135,7 +135,7 @@ static void expect_equations(sonde_nn_optimizer o, int accumulation,
     sonde_nn_options_init(&options);
     options.gradient_accumulation = accumulation;
     options.reduction = reduction;
-    must(sonde_nn_training_session(net.model, &options, &o, &session, &engine_diag));
+    must(sonde_nn_session_create(net.model, &options, &o, &session, &engine_diag));
     anchor_state(session, &o);
     must(sonde_nn_session_compile(session, &engine_diag));
     expect_names(session, &o);
@@ -147,7 +147,7 @@ static void expect_equations(sonde_nn_optimizer o, int accumulation,
     for (int t = 0; t < STEPS; t++) {
         if (t == 3) { /* the learning rate may change between calls */
             o.learning_rate *= 0.5F;
-            must(sonde_nn_session_set_optimizer(session, &o, &engine_diag));
+            must(sonde_nn_session_set_optimizer(session, NULL, &o, &engine_diag));
         }
         engine_train(&net, session, (uint64_t)t);
         reference_step(&r, &o, anchored(session, "Gradient___fc1.weight"), scale);
@@ -223,41 +223,41 @@ static void only_the_learning_rate_may_change(void **state)
 
     (void)state;
     engine_mlp(&net, 3);
-    must(sonde_nn_training_session(net.model, NULL, &adam, &session, &engine_diag));
-    must(sonde_nn_session_set_optimizer(session, &sgd,
+    must(sonde_nn_session_create(net.model, NULL, &adam, &session, &engine_diag));
+    must(sonde_nn_session_set_optimizer(session, NULL, &sgd,
                                         &engine_diag)); /* not yet compiled */
     must(sonde_nn_session_compile(session, &engine_diag));
     expect_err(SONDE_ESTATE,
-               sonde_nn_session_set_optimizer(session, &adam, &engine_diag));
+               sonde_nn_session_set_optimizer(session, NULL, &adam, &engine_diag));
     expect_line(
         "kind: only the learning rate may change after compile (expected the value "
         "compiled with)");
     other.momentum = 0.8F;
     expect_err(SONDE_ESTATE,
-               sonde_nn_session_set_optimizer(session, &other, &engine_diag));
+               sonde_nn_session_set_optimizer(session, NULL, &other, &engine_diag));
     assert_string_equal(engine_diag.where, "momentum");
     other = sgd;
     other.weight_decay = 0.1F;
     expect_err(SONDE_ESTATE,
-               sonde_nn_session_set_optimizer(session, &other, &engine_diag));
+               sonde_nn_session_set_optimizer(session, NULL, &other, &engine_diag));
     assert_string_equal(engine_diag.where, "weight_decay");
     other = sgd;
     other.dampening = 0.1F;
     expect_err(SONDE_ESTATE,
-               sonde_nn_session_set_optimizer(session, &other, &engine_diag));
+               sonde_nn_session_set_optimizer(session, NULL, &other, &engine_diag));
     assert_string_equal(engine_diag.where, "dampening");
     other = sgd;
     other.nesterov = true;
     expect_err(SONDE_ESTATE,
-               sonde_nn_session_set_optimizer(session, &other, &engine_diag));
+               sonde_nn_session_set_optimizer(session, NULL, &other, &engine_diag));
     assert_string_equal(engine_diag.where, "nesterov");
     other = sgd;
     other.learning_rate = -1.0F;
     expect_err(SONDE_EINVAL,
-               sonde_nn_session_set_optimizer(session, &other, &engine_diag));
+               sonde_nn_session_set_optimizer(session, NULL, &other, &engine_diag));
     assert_string_equal(engine_diag.where, "learning_rate");
     other.learning_rate = 0.0F;
-    must(sonde_nn_session_set_optimizer(session, &other, &engine_diag));
+    must(sonde_nn_session_set_optimizer(session, NULL, &other, &engine_diag));
     before = engine_weights(net.model);
     engine_train(&net, session, 0);
     after = engine_weights(net.model);
@@ -265,8 +265,9 @@ static void only_the_learning_rate_may_change(void **state)
     free(before);
     free(after);
     sonde_nn_session_destroy(session);
-    must(sonde_nn_inference_session(net.model, NULL, &session, &engine_diag));
-    expect_err(SONDE_ESTATE, sonde_nn_session_set_optimizer(session, &sgd, &engine_diag));
+    must(sonde_nn_session_create(net.model, NULL, NULL, &session, &engine_diag));
+    expect_err(SONDE_ESTATE,
+               sonde_nn_session_set_optimizer(session, NULL, &sgd, &engine_diag));
     expect_line("optimizer: this session infers (expected a training session)");
     sonde_nn_session_destroy(session);
     engine_net_fini(&net);
@@ -281,7 +282,7 @@ static void expect_bad(sonde_nn_optimizer o, const char *where)
     assert_string_equal(engine_diag.where, where);
     engine_mlp(&net, 1);
     expect_err(SONDE_EINVAL,
-               sonde_nn_training_session(net.model, NULL, &o, &session, &engine_diag));
+               sonde_nn_session_create(net.model, NULL, &o, &session, &engine_diag));
     assert_null(session);
     engine_net_fini(&net);
 }
@@ -397,8 +398,7 @@ static void a_parameter_left_out_stays(void **state)
         sonde_nn_parameter_leave_out(net.model, 0, true); /* fc1.weight */
         sonde_nn_parameter_leave_out(net.model, 1, true); /* fc1.bias, and back again */
         sonde_nn_parameter_leave_out(net.model, 1, false);
-        must(
-            sonde_nn_training_session(net.model, &options, &sgd, &session, &engine_diag));
+        must(sonde_nn_session_create(net.model, &options, &sgd, &session, &engine_diag));
         must(sonde_nn_session_anchor(session, "g", "Gradient___fc1.weight",
                                      SONDE_ANCHOR_FINAL, 1, &engine_diag));
         must(sonde_nn_session_anchor(session, "w", "fc1.weight", SONDE_ANCHOR_FINAL, 1,

@@ -57,15 +57,14 @@ static void expect_steps(const char *name, const sonde_nn_optimizer *optimizer,
     sonde_nn_session *session = NULL;
     float *have = NULL, x[INPUTS];
 
-    must(sonde_nn_training_session(model, NULL, optimizer, &session, &engine_diag));
+    must(sonde_nn_session_create(model, NULL, optimizer, &session, &engine_diag));
     for (size_t t = 0; t < STEPS; t++) {
         const sonde_view view = sonde_view_of(SONDE_F32, 2, (int64_t[]){1, INPUTS}, x);
 
         if (resumed && t == 40) {
             must(sonde_nn_session_save(session, path, &engine_diag));
             sonde_nn_session_destroy(session);
-            must(sonde_nn_training_session(model, NULL, optimizer, &session,
-                                           &engine_diag));
+            must(sonde_nn_session_create(model, NULL, optimizer, &session, &engine_diag));
             must(sonde_nn_session_load(session, path, &engine_diag));
             (void)remove(path);
         }
@@ -204,7 +203,7 @@ static void groups_have_numbers_of_their_own(void **state)
     group.optimizer.weight_decay = 0.0F;
     group.optimizer.beta1 = 0.8F;
     group.optimizer.beta2 = 0.99F;
-    must(sonde_nn_training_session(model, NULL, &all, &session, &engine_diag));
+    must(sonde_nn_session_create(model, NULL, &all, &session, &engine_diag));
     must(sonde_nn_session_add_group(session, &group, &engine_diag));
     anchor(session, "learningRate___default");
     anchor(session, "learningRate___bias");
@@ -212,8 +211,8 @@ static void groups_have_numbers_of_their_own(void **state)
     for (size_t t = 0; t < STEPS; t++) {
         if (t > 0 && t % 10 == 0) {
             group.optimizer.learning_rate *= 0.5F;
-            must(sonde_nn_session_set_group(session, "bias", &group.optimizer,
-                                            &engine_diag));
+            must(sonde_nn_session_set_optimizer(session, "bias", &group.optimizer,
+                                                &engine_diag));
         }
         run_step(session, t, 0.0F);
         assert_true(anchored(session, "learningRate___bias") ==
@@ -223,8 +222,8 @@ static void groups_have_numbers_of_their_own(void **state)
     assert_true(anchored(session, "learningRate___default") == 0.01F);
     expect_weights("groups_adamw", model);
     group.optimizer.beta1 = 0.9F;
-    expect_err(SONDE_ESTATE, sonde_nn_session_set_group(session, "bias", &group.optimizer,
-                                                        &engine_diag));
+    expect_err(SONDE_ESTATE, sonde_nn_session_set_optimizer(
+                                 session, "bias", &group.optimizer, &engine_diag));
     expect_line("beta1: only the learning rate may change after compile (expected the "
                 "value compiled with)");
     sonde_nn_session_destroy(session);
@@ -244,7 +243,7 @@ static void groups_have_state_of_their_own(void **state)
     uint32_t id = 0;
 
     (void)state;
-    must(sonde_nn_training_session(model, NULL, &all, &session, &engine_diag));
+    must(sonde_nn_session_create(model, NULL, &all, &session, &engine_diag));
     must(sonde_nn_session_add_group(session, &group, &engine_diag));
     for (size_t t = 0; t < STEPS; t++) {
         run_step(session, t, 0.0F);
@@ -266,7 +265,7 @@ static void wrong_groups_are_refused(void **state)
     sonde_nn_session *session = NULL;
 
     (void)state;
-    must(sonde_nn_training_session(model, NULL, &sgd, &session, &engine_diag));
+    must(sonde_nn_session_create(model, NULL, &sgd, &session, &engine_diag));
     group.name = "de fault";
     expect_err(SONDE_EINVAL, sonde_nn_session_add_group(session, &group, &engine_diag));
     group.name = "default";
@@ -287,7 +286,7 @@ static void wrong_groups_are_refused(void **state)
     expect_line(
         "head: no parameter is named 'nothing*' (expected a selector of parameters)");
     expect_err(SONDE_ENOTFOUND,
-               sonde_nn_session_set_group(session, "tail", &sgd, &engine_diag));
+               sonde_nn_session_set_optimizer(session, "tail", &sgd, &engine_diag));
     sonde_nn_session_destroy(session);
     sonde_nn_model_destroy(model);
 }
@@ -310,7 +309,7 @@ static void automatic_loss_scaling_is_gradscalers(void **state)
         engine_sink sink;
 
         engine_sink_init(&sink, false);
-        must(sonde_nn_training_session(model, NULL, &sgd, &session, &engine_diag));
+        must(sonde_nn_session_create(model, NULL, &sgd, &session, &engine_diag));
         for (size_t t = 0; t < STEPS; t++) {
             const float bad = t == 0               ? INFINITY
                               : t == 17 || t == 60 ? NAN
@@ -320,8 +319,7 @@ static void automatic_loss_scaling_is_gradscalers(void **state)
             if (t == 18) { /* between two steps that are skipped */
                 must(sonde_nn_session_save(session, path, &engine_diag));
                 sonde_nn_session_destroy(session);
-                must(
-                    sonde_nn_training_session(model, NULL, &sgd, &session, &engine_diag));
+                must(sonde_nn_session_create(model, NULL, &sgd, &session, &engine_diag));
                 if (watched != 0) {
                     anchor(session, "lossScaling___default");
                     anchor(session, "skippedSteps___default");
@@ -370,10 +368,9 @@ static void scaled_steps_are_skipped_by_all_threads(void **state)
         engine_mlp(&net, 64);
         sonde_nn_options_init(&options);
         options.threads = shapes[i][0];
-        options.replication_factor = shapes[i][1];
+        options.replicas = shapes[i][1];
         options.gradient_accumulation = shapes[i][2];
-        must(sonde_nn_training_session(net.model, &options, &adam, &session,
-                                       &engine_diag));
+        must(sonde_nn_session_create(net.model, &options, &adam, &session, &engine_diag));
         anchor(session, "lossScaling___default");
         anchor(session, "skippedSteps___default");
         for (uint64_t t = 0; t < 6; t++) {
@@ -414,7 +411,7 @@ static void fixed_scales_are_divided_out(void **state)
 
         sgd.loss_scaling = i == 1 ? 128.0F : 0.0F;
         sgd.velocity_scaling = i == 2 ? 64.0F : 0.0F;
-        must(sonde_nn_training_session(model, NULL, &sgd, &session, &engine_diag));
+        must(sonde_nn_session_create(model, NULL, &sgd, &session, &engine_diag));
         anchor(session, "Gradient___fc.bias");
         if (i == 1) {
             anchor(session, "lossScaling___default");
@@ -422,7 +419,7 @@ static void fixed_scales_are_divided_out(void **state)
         for (size_t t = 0; t < STEPS; t++) {
             if (i == 1 && t == 50) {
                 sgd.loss_scaling = 32.0F;
-                must(sonde_nn_session_set_optimizer(session, &sgd, &engine_diag));
+                must(sonde_nn_session_set_optimizer(session, NULL, &sgd, &engine_diag));
             }
             run_step(session, t, 0.0F);
         }
@@ -464,19 +461,19 @@ static void states_and_norms_have_names(void **state)
     engine_sink_init(&sink, true);
     sonde_nn_options_init(&options);
     options.gradient_accumulation = 2;
-    must(sonde_nn_training_session(net.model, &options, &optimizer, &session,
-                                   &engine_diag));
+    must(
+        sonde_nn_session_create(net.model, &options, &optimizer, &session, &engine_diag));
     engine_tap_all(session, SONDE_HOW_RAW, &sink);
     engine_train(&net, session, 1);
     for (size_t i = 0; i < SONDE_COUNT_OF(names); i++) {
         (void)engine_find(&sink, names[i], 0, 1);
     }
-    for (size_t i = 0; i < sonde_nn_parameter_count(model); i++) {
+    for (size_t i = 0; i < sonde_nn_model_get_info(model).parameter_count; i++) {
         char name[96];
         const engine_seen *seen = NULL;
 
         (void)snprintf(name, sizeof name, "Clipped___%s",
-                       sonde_nn_parameter_name(model, i));
+                       sonde_nn_parameter(model, i).name);
         seen = engine_find(&sink, name, 0, 1);
         for (int64_t k = 0; k < seen->count; k++) {
             const double g = 0.5 * (double)((const float *)seen->data)[k];

@@ -36,7 +36,7 @@ static void build(engine_net *net, int64_t batch, bool blocks)
     x = sonde_nn_linear(m, "tied", x, SONDE_OPTIONS(sonde_nn_linear, .out_features = 32));
     x = sonde_nn_add(m, "sum", x, skip);
     x = sonde_nn_linear(m, "fc2", x, SONDE_OPTIONS(sonde_nn_linear, .out_features = 10));
-    engine_finish(net, x, sonde_nn_cross_entropy(m, "loss", x, target));
+    engine_finish(net, x, sonde_nn_cross_entropy(m, "loss", x, target, NULL));
 }
 
 typedef struct how {
@@ -84,15 +84,18 @@ static void open_job(job *j, const how *h)
     options.device_iterations = 2;
     options.gradient_accumulation = h->accumulation;
     options.threads = h->threads;
-    options.replication_factor = h->replicas > 0 ? h->replicas : 1;
-    must(sonde_nn_training_session(j->net.model, &options, &adam, &j->session,
-                                   &engine_diag));
+    options.replicas = h->replicas > 0 ? h->replicas : 1;
+    must(sonde_nn_session_create(j->net.model, &options, &adam, &j->session,
+                                 &engine_diag));
     if (h->observed != 0) {
         engine_tap_all(j->session, h->observed, &j->sink);
     }
     if (h->when_bad) {
-        must(sonde_nn_session_attach(j->session, attach_when_bad, &j->sink.sink,
-                                     &engine_diag));
+        must(sonde_nn_session_set(j->session,
+                                  SONDE_OPTIONS(sonde_nn_session,
+                                                .attach = attach_when_bad,
+                                                .user = &j->sink.sink),
+                                  &engine_diag));
     }
 }
 
@@ -136,9 +139,9 @@ static void expect_same_results(const job *a, const job *b)
     must(sonde_nn_session_loss(a->session, &loss_a, &engine_diag));
     must(sonde_nn_session_loss(b->session, &loss_b, &engine_diag));
     assert_memory_equal(&loss_a, &loss_b, sizeof loss_a);
-    for (size_t i = 0; i < sonde_nn_buffer_count(a->net.model); i++) {
-        const sonde_view va = sonde_nn_buffer_view(a->net.model, i);
-        const sonde_view vb = sonde_nn_buffer_view(b->net.model, i);
+    for (size_t i = 0; i < sonde_nn_model_get_info(a->net.model).buffer_count; i++) {
+        const sonde_view va = sonde_nn_buffer(a->net.model, i).view;
+        const sonde_view vb = sonde_nn_buffer(b->net.model, i).view;
 
         assert_memory_equal(va.data, vb.data,
                             (size_t)sonde_view_count(&va) * sonde_dtype_size(va.dtype));
@@ -320,7 +323,7 @@ static void refused(sonde_nn_model *model, const sonde_nn_options *options, sond
 {
     sonde_nn_session *session = NULL;
 
-    must(sonde_nn_training_session(model, options, NULL, &session, &engine_diag));
+    must(sonde_nn_session_create(model, options, &engine_sgd, &session, &engine_diag));
     expect_err(err, sonde_nn_session_compile(session, &engine_diag));
     expect_line(want);
     sonde_nn_session_destroy(session);
@@ -330,7 +333,7 @@ static void taken(sonde_nn_model *model, const sonde_nn_options *options)
 {
     sonde_nn_session *session = NULL;
 
-    must(sonde_nn_training_session(model, options, NULL, &session, &engine_diag));
+    must(sonde_nn_session_create(model, options, &engine_sgd, &session, &engine_diag));
     must(sonde_nn_session_compile(session, &engine_diag));
     sonde_nn_session_destroy(session);
 }
@@ -350,7 +353,7 @@ static void build_odd(engine_net *net, bool empty)
     y = sonde_nn_relu(m, "relu", x);
     sonde_nn_begin_block(m, "a");
     x = sonde_nn_relu(m, "other", empty ? x : y);
-    engine_finish(net, x, sonde_nn_cross_entropy(m, "loss", x, target));
+    engine_finish(net, x, sonde_nn_cross_entropy(m, "loss", x, target, NULL));
 }
 
 static void what_cannot_be_a_pipeline_is_refused(void **state)
@@ -367,12 +370,12 @@ static void what_cannot_be_a_pipeline_is_refused(void **state)
     options.execution = SONDE_NN_SHARDED;
     taken(net.model, &options);
     options.execution = SONDE_NN_SEQUENTIAL;
-    options.replication_factor = 2;
+    options.replicas = 2;
     taken(net.model, &options);
     options.execution = SONDE_NN_PIPELINED;
     refused(net.model, &options, SONDE_EINVAL,
             "gradient_accumulation: 2 (expected at least 3, the stages of a pipeline)");
-    options.replication_factor = 1;
+    options.replicas = 1;
     options.execution = (sonde_nn_execution)9;
     refused(net.model, &options, SONDE_EINVAL,
             "execution: 9 (expected pipelined (0), sharded (1) or sequential (2))");

@@ -34,9 +34,9 @@ static sonde_nn_session *compile(sonde_nn_model *model, int64_t batch, const set
     options.gradient_accumulation = s->accumulation;
     options.threads = s->threads;
     must(s->training
-             ? sonde_nn_training_session(model, &options, &s->optimizer, &session,
-                                         &engine_diag)
-             : sonde_nn_inference_session(model, &options, &session, &engine_diag));
+             ? sonde_nn_session_create(model, &options, &s->optimizer, &session,
+                                       &engine_diag)
+             : sonde_nn_session_create(model, &options, NULL, &session, &engine_diag));
     if (s->tapped != NULL) {
         must(sonde_nn_session_tap(session, s->tapped, &always, s->how, &sink->sink,
                                   &engine_diag));
@@ -244,7 +244,7 @@ static void build_views(engine_net *net, int64_t batch)
     y = sonde_nn_reshape(m, "column", y, 2, (const int64_t[]){-1, 1});
     y = sonde_nn_reshape(m, "rows", y, 2, (const int64_t[]){-1, 64});
     y = sonde_nn_linear(m, "fc", y, SONDE_OPTIONS(sonde_nn_linear, .out_features = 3));
-    engine_finish(net, y, sonde_nn_cross_entropy(m, "loss", y, target));
+    engine_finish(net, y, sonde_nn_cross_entropy(m, "loss", y, target, NULL));
 }
 
 static void expect_interpreted(const interpreter *in, const engine_seen *seen)
@@ -345,10 +345,10 @@ static void running_allocates_nothing(void **state)
         options.threads = s->threads;
         options.output_mode = SONDE_ANCHOR_MEAN;
         options.output_period = 1;
-        must(s->training ? sonde_nn_training_session(net.model, &options, &s->optimizer,
-                                                     &session, &engine_diag)
-                         : sonde_nn_inference_session(net.model, &options, &session,
-                                                      &engine_diag));
+        must(s->training ? sonde_nn_session_create(net.model, &options, &s->optimizer,
+                                                   &session, &engine_diag)
+                         : sonde_nn_session_create(net.model, &options, NULL, &session,
+                                                   &engine_diag));
         if (s->tapped != NULL) {
             const sonde_schedule always = sonde_schedule_every(1);
 

@@ -78,7 +78,8 @@ static bool compile_cached(engine_builder build, int64_t batch, const char *wher
     sonde_nn_options_init(&options);
     options.threads = 1;
     options.plan_cache = where;
-    must(sonde_nn_training_session(net.model, &options, NULL, &session, &engine_diag));
+    must(sonde_nn_session_create(net.model, &options, &engine_sgd, &session,
+                                 &engine_diag));
     engine_train(&net, session, 1);
     known = session->plan.known;
     sonde_nn_session_destroy(session);

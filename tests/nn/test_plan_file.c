@@ -52,10 +52,10 @@ static sonde_nn_session *open_session(sonde_nn_model *model, const setting *s)
     optimizer.automatic_loss_scaling = s->scaled;
     sonde_nn_options_init(&options);
     options.gradient_accumulation = s->accumulation;
-    options.replication_factor = s->replicas;
+    options.replicas = s->replicas;
     options.threads = s->threads;
     options.random_seed = 7;
-    must(sonde_nn_training_session(model, &options, &optimizer, &session, &engine_diag));
+    must(sonde_nn_session_create(model, &options, &optimizer, &session, &engine_diag));
     must(sonde_nn_session_anchor(session, "mine", "loss_output_0", SONDE_ANCHOR_ALL, 1,
                                  &engine_diag));
     return session;
@@ -230,18 +230,18 @@ static void built_in_models_survive(void **state)
         info->seed = 5;
         info->options.batch_size = 2;
         must(sonde_nn_job_build(job, &a, &engine_diag));
-        must(sonde_nn_training_session(a, &info->options, &info->optimizer, &first,
-                                       &engine_diag));
+        must(sonde_nn_session_create(a, &info->options, &info->optimizer, &first,
+                                     &engine_diag));
         must(sonde_nn_job_save_plan(job, first, file, false, &engine_diag));
         must(sonde_nn_job_load(file, &loaded, &engine_diag));
-        assert_false(sonde_nn_job_has_weights(loaded));
+        assert_false(sonde_nn_job_get_info(loaded)->has_weights);
         must(sonde_nn_job_build(loaded, &b, &engine_diag));
         info = sonde_nn_job_get_info(loaded);
         assert_int_equal(info->classes, sonde_nn_job_get_info(job)->classes);
         assert_int_equal(info->target, sonde_nn_job_get_info(job)->target);
         info->options.plan_only = true;
-        must(sonde_nn_training_session(b, &info->options, &info->optimizer, &second,
-                                       &engine_diag));
+        must(sonde_nn_session_create(b, &info->options, &info->optimizer, &second,
+                                     &engine_diag));
         for (uint64_t step = 0; step < steps; step++) {
             run_call(first, step);
             run_call(second, step);
@@ -281,30 +281,32 @@ static void stages_groups_and_weights_survive(void **state)
     assert_non_null(silent);
     must(sonde_nn_job_parse(text, strlen(text), "job", &job, &engine_diag));
     must(sonde_nn_job_build(job, &a, &engine_diag));
-    must(sonde_nn_training_session(a, &sonde_nn_job_get_info(job)->options,
-                                   &sonde_nn_job_get_info(job)->optimizer, &first,
-                                   &engine_diag));
+    must(sonde_nn_session_create(a, &sonde_nn_job_get_info(job)->options,
+                                 &sonde_nn_job_get_info(job)->optimizer, &first,
+                                 &engine_diag));
     must(sonde_nn_job_get_group(job, 0, &group, &engine_diag));
     must(sonde_nn_session_add_group(
         first, &(sonde_nn_group){group.name, group.params, group.optimizer, NULL},
         &engine_diag));
-    must(sonde_nn_session_print_to(first, silent, &engine_diag));
+    must(sonde_nn_session_set(first, SONDE_OPTIONS(sonde_nn_session, .prints = silent),
+                              &engine_diag));
     sonde_nn_parameter_leave_out(a, 1, true);
-    for (size_t i = 0; i < sonde_nn_parameter_count(a); i++) {
-        ((float *)sonde_nn_parameter_view(a, i).data)[0] += 0.25F;
+    for (size_t i = 0; i < sonde_nn_model_get_info(a).parameter_count; i++) {
+        ((float *)sonde_nn_parameter(a, i).view.data)[0] += 0.25F;
     }
     must(sonde_nn_job_save_plan(job, first, file, true, &engine_diag));
     must(sonde_nn_job_load(file, &loaded, &engine_diag));
-    assert_true(sonde_nn_job_has_weights(loaded));
-    assert_int_equal(sonde_nn_job_tap_count(loaded), 1);
-    assert_string_equal(sonde_nn_job_get_tap(loaded, 0)->tensors, "@weight's");
-    assert_int_equal(sonde_nn_job_get_tap(loaded, 0)->every, 3);
-    assert_int_equal(sonde_nn_job_group_count(loaded), 1);
+    assert_true(sonde_nn_job_get_info(loaded)->has_weights);
+    assert_int_equal(sonde_nn_job_get_info(loaded)->tap_count, 1);
+    assert_string_equal(sonde_nn_job_get_info(loaded)->taps[0].tensors, "@weight's");
+    assert_int_equal(sonde_nn_job_get_info(loaded)->taps[0].every, 3);
+    assert_int_equal(sonde_nn_job_get_info(loaded)->group_count, 1);
     must(sonde_nn_job_build(loaded, &b, &engine_diag));
     expect_same_weights(a, b);
     must(sonde_nn_plan_session(sonde_nn_job_get_info(loaded)->options.plan, b, &second,
                                &engine_diag));
-    must(sonde_nn_session_print_to(second, silent, &engine_diag));
+    must(sonde_nn_session_set(second, SONDE_OPTIONS(sonde_nn_session, .prints = silent),
+                              &engine_diag));
     for (uint64_t step = 0; step < 3; step++) {
         run_call(first, step);
         run_call(second, step);
@@ -375,13 +377,15 @@ static void other_sessions_are_told_apart(void **state)
     options = session->options;
     options.plan_only = true;
     options.random_seed = 99; /* places do not depend on it */
-    must(sonde_nn_session_set_options(session, &options, &engine_diag));
+    must(sonde_nn_session_set(
+        session, SONDE_OPTIONS(sonde_nn_session, .options = &options), &engine_diag));
     must(sonde_nn_session_compile(session, &engine_diag));
     assert_true(session->plan.known);
     sonde_nn_session_destroy(session);
     must(sonde_nn_plan_session(plan, model, &session, &engine_diag));
     options.batch_size = 8;
-    must(sonde_nn_session_set_options(session, &options, &engine_diag));
+    must(sonde_nn_session_set(
+        session, SONDE_OPTIONS(sonde_nn_session, .options = &options), &engine_diag));
     expect_err(SONDE_ESTATE, sonde_nn_session_compile(session, &engine_diag));
     assert_non_null(strstr(engine_diag.found, "batch_size differs"));
     assert_string_equal(engine_diag.where, file);

@@ -65,17 +65,25 @@ static void a_session_takes_ranks_before_compile(void **state)
 
     (void)state;
     engine_mlp(&net, 4);
-    expect_err(SONDE_EINVAL, sonde_nn_session_attach_ranks(NULL, NULL, &engine_diag));
-    must(sonde_nn_inference_session(net.model, NULL, &session, &engine_diag));
-    expect_err(SONDE_EINVAL, sonde_nn_session_attach_ranks(session, NULL, &engine_diag));
+    expect_err(
+        SONDE_EINVAL,
+        sonde_nn_session_set(NULL, SONDE_OPTIONS(sonde_nn_session, .ranks = (void *)&net),
+                             &engine_diag));
+    must(sonde_nn_session_create(net.model, NULL, NULL, &session, &engine_diag));
+    expect_err(SONDE_EINVAL,
+               sonde_nn_session_set(
+                   session, SONDE_OPTIONS(sonde_nn_session, .ranks = (void *)&net),
+                   &engine_diag));
     expect_line("ranks: a session for inference (expected a session for training)");
     sonde_nn_session_destroy(session);
-    must(sonde_nn_training_session(net.model, NULL, NULL, &session, &engine_diag));
-    must(sonde_nn_session_attach_ranks(session, NULL, &engine_diag));
+    must(sonde_nn_session_create(net.model, NULL, &engine_sgd, &session, &engine_diag));
     must(sonde_nn_session_share(session, &engine_diag)); /* compiles, and that is all */
     must(sonde_nn_session_describe(session, &info, &engine_diag));
     assert_int_equal(info.ranks, 1);
-    expect_err(SONDE_ESTATE, sonde_nn_session_attach_ranks(session, NULL, &engine_diag));
+    expect_err(SONDE_ESTATE,
+               sonde_nn_session_set(
+                   session, SONDE_OPTIONS(sonde_nn_session, .ranks = (void *)&net),
+                   &engine_diag));
     sonde_nn_session_destroy(session);
     engine_net_fini(&net);
 }
@@ -115,7 +123,7 @@ static void drop(engine_net *net, int64_t batch)
     x = sonde_nn_layer(net->model, "dropout", "drop", &x, 1, NULL, 0);
     x = sonde_nn_linear(net->model, "fc2", x,
                         SONDE_OPTIONS(sonde_nn_linear, .out_features = 10));
-    engine_finish(net, x, sonde_nn_cross_entropy(net->model, "loss", x, target));
+    engine_finish(net, x, sonde_nn_cross_entropy(net->model, "loss", x, target, NULL));
 }
 
 typedef struct how {
@@ -137,10 +145,11 @@ static sonde_nn_session *open_session(const engine_net *net, const how *h, int r
     sonde_nn_options_init(&options);
     options.device_iterations = h->iterations;
     options.gradient_accumulation = h->accumulation;
-    options.replication_factor = replicas;
-    must(sonde_nn_training_session(net->model, &options, &optimizer, &session,
-                                   &engine_diag));
-    must(sonde_nn_session_attach_ranks(session, with, &engine_diag));
+    options.replicas = replicas;
+    must(sonde_nn_session_create(net->model, &options, &optimizer, &session,
+                                 &engine_diag));
+    must(sonde_nn_session_set(session, SONDE_OPTIONS(sonde_nn_session, .ranks = with),
+                              &engine_diag));
     return session;
 }
 
@@ -200,8 +209,8 @@ static float *train(const how *h, bool together, size_t *count)
     assert_int_equal(sonde_nn_session_step(session), CALLS * h->iterations);
     *count = engine_weight_count(net.model);
     weights = engine_weights(net.model);
-    for (size_t i = 0; i < sonde_nn_buffer_count(net.model); i++) {
-        const sonde_view view = sonde_nn_buffer_view(net.model, i);
+    for (size_t i = 0; i < sonde_nn_model_get_info(net.model).buffer_count; i++) {
+        const sonde_view view = sonde_nn_buffer(net.model, i).view;
         const size_t floats = (size_t)sonde_view_count(&view) *
                               sonde_dtype_size(view.dtype) / sizeof(float);
 

@@ -68,7 +68,7 @@ static void drop(engine_net *net, int64_t batch)
     x = sonde_nn_layer(net->model, "dropout", "drop", &x, 1, NULL, 0);
     x = sonde_nn_linear(net->model, "fc2", x,
                         SONDE_OPTIONS(sonde_nn_linear, .out_features = 10));
-    engine_finish(net, x, sonde_nn_cross_entropy(net->model, "loss", x, target));
+    engine_finish(net, x, sonde_nn_cross_entropy(net->model, "loss", x, target, NULL));
 }
 
 static void norm(engine_net *net, int64_t batch)
@@ -82,7 +82,7 @@ static void norm(engine_net *net, int64_t batch)
     x = sonde_nn_layer(net->model, "batch_norm", "bn", &x, 1, NULL, 0);
     x = sonde_nn_linear(net->model, "fc2", x,
                         SONDE_OPTIONS(sonde_nn_linear, .out_features = 10));
-    engine_finish(net, x, sonde_nn_cross_entropy(net->model, "loss", x, target));
+    engine_finish(net, x, sonde_nn_cross_entropy(net->model, "loss", x, target, NULL));
 }
 
 typedef struct how {
@@ -111,11 +111,11 @@ static void open_job(job *j, const how *h)
     sonde_nn_options_init(&options);
     options.device_iterations = h->iterations;
     options.gradient_accumulation = h->accumulation;
-    options.replication_factor = h->replicas;
+    options.replicas = h->replicas;
     options.threads = h->threads;
     options.reduction = h->sum ? SONDE_NN_REDUCTION_SUM : SONDE_NN_REDUCTION_MEAN;
-    must(sonde_nn_training_session(j->net.model, &options, &h->optimizer, &j->session,
-                                   &engine_diag));
+    must(sonde_nn_session_create(j->net.model, &options, &h->optimizer, &j->session,
+                                 &engine_diag));
     if (h->observed != 0) {
         must(sonde_nn_session_tap(j->session, "*", &when, h->observed, &j->sink.sink,
                                   &engine_diag));
@@ -399,7 +399,7 @@ static void outputs_and_anchors_have_a_place_for_each_replica(void **state)
     engine_batch_init(&batch, &net, 4 * 2 * 3, 11);
     sonde_nn_options_init(&options);
     options.device_iterations = 6;
-    must(sonde_nn_inference_session(net.model, &options, &session, &engine_diag));
+    must(sonde_nn_session_create(net.model, &options, NULL, &session, &engine_diag));
     must(sonde_nn_session_run(session, batch.views, 1, &engine_diag));
     must(sonde_nn_session_output(session, 0, &narrow, &engine_diag));
     want = malloc((size_t)sonde_view_count(&narrow) * sizeof *want);
@@ -407,8 +407,8 @@ static void outputs_and_anchors_have_a_place_for_each_replica(void **state)
     memcpy(want, narrow.data, (size_t)sonde_view_count(&narrow) * sizeof *want);
     sonde_nn_session_destroy(session);
     options.device_iterations = 2;
-    options.replication_factor = 3;
-    must(sonde_nn_inference_session(net.model, &options, &session, &engine_diag));
+    options.replicas = 3;
+    must(sonde_nn_session_create(net.model, &options, NULL, &session, &engine_diag));
     must(sonde_nn_session_anchor(session, "last", "fc2_output_0", SONDE_ANCHOR_FINAL, 0,
                                  &engine_diag));
     must(sonde_nn_session_anchor(session, "bias", "fc2.bias", SONDE_ANCHOR_FINAL, 0,
@@ -469,8 +469,11 @@ static void a_bad_loss_of_one_replica_is_looked_into(void **state)
 
         (void)state;
         open_job(&j, &h);
-        must(sonde_nn_session_attach(j.session, attach_when_bad, &j.sink.sink,
-                                     &engine_diag));
+        must(sonde_nn_session_set(j.session,
+                                  SONDE_OPTIONS(sonde_nn_session,
+                                                .attach = attach_when_bad,
+                                                .user = &j.sink.sink),
+                                  &engine_diag));
         engine_train(&j.net, j.session, 0);
         engine_sink_clear(&j.sink);
         engine_batch_init(&batch, &j.net, 12, 1);
@@ -519,7 +522,7 @@ static void a_resumed_run_equals_an_uninterrupted_one(void **state)
             engine_train(&broken.net, broken.session, (uint64_t)k);
         }
         must(sonde_nn_checkpoint_describe(path, &info, &engine_diag));
-        assert_int_equal(info.replication_factor, 2);
+        assert_int_equal(info.replicas, 2);
         (void)unlink(path);
         assert_int_equal(whole.sink.count, broken.sink.count);
         for (size_t k = 0; k < broken.sink.count; k++) {
@@ -540,8 +543,8 @@ static void what_cannot_be_is_refused(void **state)
         int replicas, accumulation;
         const char *want;
     } bad[] = {
-        {0, 1, "replication_factor: 0 (expected 1 to 1024)"},
-        {1025, 1, "replication_factor: 1025 (expected 1 to 1024)"},
+        {0, 1, "replicas: 0 (expected 1 to 1024)"},
+        {1025, 1, "replicas: 1025 (expected 1 to 1024)"},
         {1024, 1 << 22,
          "device_iterations: 4294967296 (expected at most 2147483647 micro-batches a "
          "call)"}};
@@ -554,17 +557,18 @@ static void what_cannot_be_is_refused(void **state)
     engine_mlp(&net, 4);
     for (size_t i = 0; i < SONDE_COUNT_OF(bad); i++) {
         sonde_nn_options_init(&options);
-        options.replication_factor = bad[i].replicas;
+        options.replicas = bad[i].replicas;
         options.gradient_accumulation = bad[i].accumulation;
-        must(
-            sonde_nn_training_session(net.model, &options, NULL, &session, &engine_diag));
+        must(sonde_nn_session_create(net.model, &options, &engine_sgd, &session,
+                                     &engine_diag));
         expect_err(SONDE_EINVAL, sonde_nn_session_compile(session, &engine_diag));
         expect_line(bad[i].want);
         sonde_nn_session_destroy(session);
     }
     sonde_nn_options_init(&options);
-    options.replication_factor = 3;
-    must(sonde_nn_training_session(net.model, &options, NULL, &session, &engine_diag));
+    options.replicas = 3;
+    must(sonde_nn_session_create(net.model, &options, &engine_sgd, &session,
+                                 &engine_diag));
     engine_batch_init(&batch, &net, 4 * 3 - 1, 1); /* does not divide */
     expect_err(SONDE_ESHAPE, sonde_nn_session_run(session, batch.views, 2, &engine_diag));
     expect_line("input: shape mismatch: got (11, 24) (expected (12, 24): batch_size 4 of "

@@ -36,7 +36,7 @@ static sonde_err build_model(sonde_nn_model **out)
     x = sonde_nn_flatten(m, NULL, x, 1);
     x = sonde_nn_linear(m, "fc", x, SONDE_OPTIONS(sonde_nn_linear, .out_features = 3));
     sonde_nn_output(m, x);
-    sonde_nn_loss(m, sonde_nn_cross_entropy(m, "loss", x, target));
+    sonde_nn_loss(m, sonde_nn_cross_entropy(m, "loss", x, target, NULL));
     err = sonde_nn_model_status(m, NULL);
     if (err != SONDE_OK) {
         sonde_nn_model_destroy(m);
@@ -80,8 +80,8 @@ static sonde_err compile_session(bool training, sonde_sink *sink)
     sonde_nn_options_init(&options);
     options.gradient_accumulation = training ? 2 : 1;
     options.threads = 2;
-    err = training ? sonde_nn_training_session(net.model, &options, &adam, &session, NULL)
-                   : sonde_nn_inference_session(net.model, &options, &session, NULL);
+    err = training ? sonde_nn_session_create(net.model, &options, &adam, &session, NULL)
+                   : sonde_nn_session_create(net.model, &options, NULL, &session, NULL);
     if (err == SONDE_OK) {
         err = sonde_nn_session_anchor(session, "a", "fc2.bias", SONDE_ANCHOR_FINAL, 1,
                                       NULL);
@@ -131,7 +131,8 @@ static void a_session_that_failed_compiles_later(void **state)
         sonde_nn_session *session = NULL;
 
         alloc_failure_begin(SIZE_MAX);
-        must(sonde_nn_training_session(net.model, NULL, NULL, &session, &engine_diag));
+        must(sonde_nn_session_create(net.model, NULL, &engine_sgd, &session,
+                                     &engine_diag));
         must(sonde_nn_session_anchor(session, "a", "fc2.bias", SONDE_ANCHOR_FINAL, 1,
                                      &engine_diag));
         alloc_failure_left = n;

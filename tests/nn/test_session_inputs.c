@@ -22,8 +22,8 @@ static int set_up(void **state)
     sonde_nn_options_init(&options);
     options.device_iterations = 2;
     options.gradient_accumulation = 2;
-    must(
-        sonde_nn_training_session(f.net.model, &options, NULL, &f.session, &engine_diag));
+    must(sonde_nn_session_create(f.net.model, &options, &engine_sgd, &f.session,
+                                 &engine_diag));
     engine_batch_init(&f.batch, &f.net, 12, 1);
     must(sonde_nn_session_run(f.session, f.batch.views, 2, &engine_diag));
     f.weights = engine_weights(f.net.model);
@@ -159,8 +159,8 @@ static void a_label_seen_through_a_view_is_checked(void **state)
     x = sonde_nn_linear(model, "fc", x,
                         SONDE_OPTIONS(sonde_nn_linear, .out_features = 2));
     target = sonde_nn_reshape(model, NULL, target, 1, (const int64_t[]){-1});
-    sonde_nn_loss(model, sonde_nn_cross_entropy(model, "loss", x, target));
-    must(sonde_nn_training_session(model, NULL, NULL, &session, &engine_diag));
+    sonde_nn_loss(model, sonde_nn_cross_entropy(model, "loss", x, target, NULL));
+    must(sonde_nn_session_create(model, NULL, &engine_sgd, &session, &engine_diag));
     expect_err(SONDE_ERANGE, sonde_nn_session_run(session, inputs, 2, &engine_diag));
     expect_line("input/1: label 1 is 2 (expected 0 to 1)");
     labels[1] = 0;
@@ -181,7 +181,9 @@ static void options_are_frozen_by_compile(void **state)
     sonde_nn_options_init(&options);
     engine_sink_init(&sink, true);
     expect_err(SONDE_ESTATE,
-               sonde_nn_session_set_options(f->session, &options, &engine_diag));
+               sonde_nn_session_set(f->session,
+                                    SONDE_OPTIONS(sonde_nn_session, .options = &options),
+                                    &engine_diag));
     expect_line("options: the session is compiled and its options are frozen (expected "
                 "it before compile)");
     expect_err(SONDE_ESTATE, sonde_nn_session_anchor(f->session, "a", "fc1.bias",
@@ -193,7 +195,9 @@ static void options_are_frozen_by_compile(void **state)
     expect_line("*: the session is compiled and its options are frozen (expected it "
                 "before compile)");
     expect_err(SONDE_ESTATE,
-               sonde_nn_session_set_mode(f->session, SONDE_MODE_EVAL, &engine_diag));
+               sonde_nn_session_set(
+                   f->session, SONDE_OPTIONS(sonde_nn_session, .mode = SONDE_MODE_EVAL),
+                   &engine_diag));
     expect_line("mode: the session is compiled and its options are frozen (expected it "
                 "before compile)");
     must(sonde_nn_session_compile(f->session, &engine_diag)); /* again: nothing to do */
@@ -208,18 +212,21 @@ static void refuse_options(bool training, const sonde_nn_options *options, sonde
 
     engine_mlp(&net, 2);
     must(training
-             ? sonde_nn_training_session(net.model, NULL, NULL, &session, &engine_diag)
-             : sonde_nn_inference_session(net.model, NULL, &session, &engine_diag));
-    must(sonde_nn_session_set_options(session, options, &engine_diag));
+             ? sonde_nn_session_create(net.model, NULL, &engine_sgd, &session,
+                                       &engine_diag)
+             : sonde_nn_session_create(net.model, NULL, NULL, &session, &engine_diag));
+    must(sonde_nn_session_set(
+        session, SONDE_OPTIONS(sonde_nn_session, .options = options), &engine_diag));
     expect_err(err, sonde_nn_session_compile(session, &engine_diag));
     engine_expect_line(want, __FILE__, line);
     assert_null(sonde_nn_session_catalogue(session));
     /* other options, and it is well */
-    must(sonde_nn_session_set_options(session,
-                                      SONDE_OPTIONS(sonde_nn, .device_iterations = 1,
-                                                    .gradient_accumulation = 1,
-                                                    .replication_factor = 1),
-                                      &engine_diag));
+    must(sonde_nn_session_set(
+        session,
+        SONDE_OPTIONS(sonde_nn_session, .options = SONDE_OPTIONS(
+                                            sonde_nn, .device_iterations = 1,
+                                            .gradient_accumulation = 1, .replicas = 1)),
+        &engine_diag));
     must(sonde_nn_session_compile(session, &engine_diag));
     assert_non_null(sonde_nn_session_catalogue(session));
     sonde_nn_session_destroy(session);
@@ -269,7 +276,7 @@ static void refuse_variable(const char *variable, const char *value, const char 
     sonde_nn_session *session = NULL;
 
     engine_mlp(&net, 2);
-    must(sonde_nn_training_session(net.model, NULL, NULL, &session, &engine_diag));
+    must(sonde_nn_session_create(net.model, NULL, &engine_sgd, &session, &engine_diag));
     assert_int_equal(setenv(variable, value, 1), 0);
     expect_err(SONDE_EINVAL, sonde_nn_session_compile(session, &engine_diag));
     assert_int_equal(unsetenv(variable), 0);
@@ -292,7 +299,8 @@ static void the_environment_has_the_last_word(void **state)
     engine_mlp(&net, 2);
     sonde_nn_options_init(&options);
     options.device_iterations = 7;
-    must(sonde_nn_training_session(net.model, &options, NULL, &session, &engine_diag));
+    must(sonde_nn_session_create(net.model, &options, &engine_sgd, &session,
+                                 &engine_diag));
     assert_int_equal(setenv("SONDE_DEVICE_ITERATIONS", "3", 1), 0);
     assert_int_equal(setenv("SONDE_GRADIENT_ACCUMULATION", "2", 1), 0);
     assert_int_equal(setenv("SONDE_REPLICAS", "2", 1), 0);
@@ -309,7 +317,7 @@ static void the_environment_has_the_last_word(void **state)
     must(sonde_nn_session_describe(session, &info, &engine_diag));
     assert_int_equal(info.device_iterations, 3);
     assert_int_equal(info.gradient_accumulation, 2);
-    assert_int_equal(info.replication_factor, 2);
+    assert_int_equal(info.replicas, 2);
     assert_int_equal(info.batch_size, 5);
     assert_int_equal(info.combined_batch, 60);
     engine_train(&net, session, 0);
@@ -347,17 +355,17 @@ static void a_model_without_purpose_is_refused(void **state)
     x = sonde_nn_input(model, SONDE_F32, 2, shape);
     x = sonde_nn_linear(model, "fc", x,
                         SONDE_OPTIONS(sonde_nn_linear, .out_features = 2));
-    must(sonde_nn_training_session(model, NULL, NULL, &session, &engine_diag));
+    must(sonde_nn_session_create(model, NULL, &engine_sgd, &session, &engine_diag));
     expect_err(SONDE_ESTATE, sonde_nn_session_compile(session, &engine_diag));
     expect_line("model: it has no loss to train by (expected one call of sonde_nn_loss)");
     sonde_nn_session_destroy(session);
-    must(sonde_nn_inference_session(model, NULL, &session, &engine_diag));
+    must(sonde_nn_session_create(model, NULL, NULL, &session, &engine_diag));
     expect_err(SONDE_ESTATE, sonde_nn_session_compile(session, &engine_diag));
     expect_line("model: it has no output to infer (expected a call of sonde_nn_output)");
     sonde_nn_session_destroy(session);
     x = sonde_nn_softmax(model, NULL, x, 9);
     expect_err(SONDE_EINVAL,
-               sonde_nn_inference_session(model, NULL, &session, &engine_diag));
+               sonde_nn_session_create(model, NULL, NULL, &session, &engine_diag));
     expect_line("Softmax: axis 9 of a tensor of rank 2 (expected -2 to 1)");
     sonde_nn_model_destroy(model);
 }
@@ -370,7 +378,7 @@ static void calls_before_compile_say_so(void **state)
 
     (void)state;
     engine_mlp(&net, 2);
-    must(sonde_nn_training_session(net.model, NULL, NULL, &session, &engine_diag));
+    must(sonde_nn_session_create(net.model, NULL, &engine_sgd, &session, &engine_diag));
     expect_err(SONDE_ESTATE, sonde_nn_session_describe(session, &info, &engine_diag));
     expect_line(
         "session: it has not been compiled (expected a call of compile or run before)");
@@ -381,7 +389,9 @@ static void calls_before_compile_say_so(void **state)
     assert_null(sonde_nn_session_catalogue(session));
     assert_int_equal(sonde_nn_session_step(session), 0);
     expect_err(SONDE_EINVAL,
-               sonde_nn_session_set_mode(session, SONDE_MODE_GLOBAL, &engine_diag));
+               sonde_nn_session_set(
+                   session, SONDE_OPTIONS(sonde_nn_session, .mode = SONDE_MODE_GLOBAL),
+                   &engine_diag));
     expect_line("mode: 3 (expected train, eval or predict)");
     expect_err(SONDE_EINVAL,
                sonde_nn_session_tap(session, "*", &(sonde_schedule){.every = -1},

@@ -40,12 +40,15 @@ static void judged_open(judged *judge, engine_builder build, const char *rules, 
     options.device_iterations = D;
     options.gradient_accumulation = G;
     options.threads = threads;
-    must(sonde_nn_training_session(judge->net.model, &options, NULL, &judge->session,
-                                   &engine_diag));
+    must(sonde_nn_session_create(judge->net.model, &options, &engine_sgd, &judge->session,
+                                 &engine_diag));
     if (rules != NULL) {
         must(sonde_rules_create(&judge->rules, &engine_diag));
         must(sonde_rules_add_list(judge->rules, rules, &engine_diag));
-        must(sonde_nn_session_attach(judge->session, attach, judge, &engine_diag));
+        must(sonde_nn_session_set(
+            judge->session,
+            SONDE_OPTIONS(sonde_nn_session, .attach = attach, .user = judge),
+            &engine_diag));
     }
     must(sonde_nn_session_compile(judge->session, &engine_diag));
 }
@@ -206,8 +209,10 @@ static void evaluation_is_judged_as_well(void **state)
     for (uint64_t i = 0; i < 5; i++) {
         engine_train(&judge.net, judge.session, i);
     }
-    must(sonde_nn_inference_session(judge.net.model, NULL, &eval, &engine_diag));
-    must(sonde_nn_session_attach(eval, attach, &judge, &engine_diag));
+    must(sonde_nn_session_create(judge.net.model, NULL, NULL, &eval, &engine_diag));
+    must(sonde_nn_session_set(
+        eval, SONDE_OPTIONS(sonde_nn_session, .attach = attach, .user = &judge),
+        &engine_diag));
     engine_batch_init(&batch, &judge.net, 4, 1);
     must(sonde_nn_session_run(eval, batch.views, 1, &engine_diag));
     batch.samples[3] = INFINITY;
@@ -268,16 +273,21 @@ static void run_sessions(int (*wants)(sonde_rule_run *, const sonde_tensor_info 
 
     visits = 0;
     engine_mlp(&judge.net, 4);
-    sonde_nn_output(judge.net.model, sonde_nn_model_loss(judge.net.model));
-    must(sonde_nn_training_session(judge.net.model, NULL, NULL, &judge.session,
-                                   &engine_diag));
+    sonde_nn_output(judge.net.model, sonde_nn_model_get_info(judge.net.model).loss);
+    must(sonde_nn_session_create(judge.net.model, NULL, &engine_sgd, &judge.session,
+                                 &engine_diag));
     must(sonde_rules_create(&judge.rules, &engine_diag));
     must(sonde_rules_add_rule(judge.rules, &rule, NULL, &engine_diag));
-    must(sonde_nn_session_attach(judge.session, attach, &judge, &engine_diag));
+    must(sonde_nn_session_set(
+        judge.session, SONDE_OPTIONS(sonde_nn_session, .attach = attach, .user = &judge),
+        &engine_diag));
     must(sonde_nn_session_compile(judge.session, &engine_diag));
     for (int i = 0; i < 2; i++) {
-        must(sonde_nn_inference_session(judge.net.model, NULL, &evals[i], &engine_diag));
-        must(sonde_nn_session_attach(evals[i], attach, &judge, &engine_diag));
+        must(sonde_nn_session_create(judge.net.model, NULL, NULL, &evals[i],
+                                     &engine_diag));
+        must(sonde_nn_session_set(
+            evals[i], SONDE_OPTIONS(sonde_nn_session, .attach = attach, .user = &judge),
+            &engine_diag));
         must(sonde_nn_session_compile(evals[i], &engine_diag));
     }
     engine_batch_init(&batch, &judge.net, 4, 1);

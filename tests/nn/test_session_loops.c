@@ -23,8 +23,8 @@ static sonde_nn_session *session_of(const engine_net *net, int iterations,
     options.output_mode = SONDE_ANCHOR_ALL;
     options.output_period = 1;
     options.reduction = reduction;
-    must(sonde_nn_training_session(net->model, &options, optimizer, &session,
-                                   &engine_diag));
+    must(
+        sonde_nn_session_create(net->model, &options, optimizer, &session, &engine_diag));
     return session;
 }
 
@@ -296,9 +296,9 @@ static void inference_uses_the_weights_just_trained(void **state)
     engine_cnn(&net, BATCH);
     engine_batch_init(&batch, &net, BATCH, 5);
     training = session_of(&net, 1, 1, SONDE_NN_REDUCTION_MEAN, &sgd);
-    must(sonde_nn_inference_session(net.model, NULL, &inference, &engine_diag));
+    must(sonde_nn_session_create(net.model, NULL, NULL, &inference, &engine_diag));
     must(sonde_nn_session_run(inference, batch.views, 1, &engine_diag));
-    assert_int_equal(sonde_nn_session_output_count(inference), 1);
+    assert_int_equal(engine_output_count(inference), 1);
     before = malloc(BATCH * 5 * sizeof *before);
     assert_non_null(before);
     memcpy(before, output(inference, 0, &count), BATCH * 5 * sizeof *before);
@@ -345,7 +345,8 @@ static void inference_takes_other_batches(void **state)
 
             sonde_nn_options_init(&options);
             options.batch_size = batches[b];
-            must(sonde_nn_inference_session(net.model, &options, &session, &engine_diag));
+            must(sonde_nn_session_create(net.model, &options, NULL, &session,
+                                         &engine_diag));
             must(sonde_nn_session_compile(session, &engine_diag));
             must(sonde_nn_session_describe(session, &info, &engine_diag));
             assert_int_equal(info.batch_size, batches[b]);

@@ -79,8 +79,8 @@ static void expect_echo(echo kind, bool training, bool anchored, const expectati
         options.output_period = want->period;
     }
     must(training
-             ? sonde_nn_training_session(model, &options, &still, &session, &engine_diag)
-             : sonde_nn_inference_session(model, &options, &session, &engine_diag));
+             ? sonde_nn_session_create(model, &options, &still, &session, &engine_diag)
+             : sonde_nn_session_create(model, &options, NULL, &session, &engine_diag));
     must(sonde_nn_session_anchor(session, "mine", "fc_input",
                                  anchored ? want->mode : SONDE_ANCHOR_DEFAULT,
                                  want->period, &engine_diag));
@@ -189,8 +189,8 @@ static void shapes_are_concatenated(void **state)
         options.gradient_accumulation = 3;
         options.output_mode = modes[i].mode;
         options.output_period = 2;
-        must(
-            sonde_nn_training_session(net.model, &options, NULL, &session, &engine_diag));
+        must(sonde_nn_session_create(net.model, &options, &engine_sgd, &session,
+                                     &engine_diag));
         must(sonde_nn_session_anchor(session, "dw", "Gradient___fc2.weight",
                                      modes[i].mode, 2, &engine_diag));
         must(sonde_nn_session_anchor(session, "db", "Gradient___fc2.bias",
@@ -204,7 +204,7 @@ static void shapes_are_concatenated(void **state)
         expect_shape(&view, 2, (const int64_t[]){4 * times, 32});
         must(sonde_nn_session_anchored(session, "db", &view, &engine_diag));
         expect_shape(&view, 1, (const int64_t[]){4 * times});
-        assert_int_equal(sonde_nn_session_output_count(session), 2);
+        assert_int_equal(engine_output_count(session), 2);
         expect_err(SONDE_ERANGE,
                    sonde_nn_session_output(session, 2, &view, &engine_diag));
         sonde_nn_session_destroy(session);
@@ -233,7 +233,7 @@ static void a_view_as_output_has_its_own_shape(void **state)
     sonde_nn_output(model, sonde_nn_flatten(model, "flat", y, 1));
     sonde_nn_output(model, sonde_nn_reshape(model, NULL, x, 2, (const int64_t[]){-1, 3}));
     sonde_nn_output(model, y);
-    must(sonde_nn_inference_session(model, NULL, &session, &engine_diag));
+    must(sonde_nn_session_create(model, NULL, NULL, &session, &engine_diag));
     must(sonde_nn_session_anchor(session, "flat", "flat_output", SONDE_ANCHOR_FINAL, 1,
                                  &engine_diag));
     must(sonde_nn_session_run(session, &input, 1, &engine_diag));
@@ -270,7 +270,8 @@ static void expect_refused(sonde_anchor_mode mode, int period, bool of_output,
         options.output_mode = mode;
         options.output_period = period;
     }
-    must(sonde_nn_training_session(net.model, &options, NULL, &session, &engine_diag));
+    must(sonde_nn_session_create(net.model, &options, &engine_sgd, &session,
+                                 &engine_diag));
     memset(&engine_diag, 0, sizeof engine_diag);
     if (!of_output) {
         err = sonde_nn_session_anchor(session, "mine", "fc1.weight", mode, period,
@@ -316,7 +317,7 @@ static void unknown_anchors_name_the_nearest(void **state)
 
     (void)state;
     engine_mlp(&net, 2);
-    must(sonde_nn_training_session(net.model, NULL, NULL, &session, &engine_diag));
+    must(sonde_nn_session_create(net.model, NULL, &engine_sgd, &session, &engine_diag));
     must(sonde_nn_session_anchor(session, "mine", "Gradient___fc2.wieght",
                                  SONDE_ANCHOR_ALL, 1, &engine_diag));
     expect_err(SONDE_EEXIST, sonde_nn_session_anchor(session, "mine", "fc1.bias",
@@ -330,7 +331,7 @@ static void unknown_anchors_name_the_nearest(void **state)
                sonde_nn_session_anchored(session, "mine", &view, &engine_diag));
     sonde_nn_session_destroy(session);
 
-    must(sonde_nn_training_session(net.model, NULL, NULL, &session, &engine_diag));
+    must(sonde_nn_session_create(net.model, NULL, &engine_sgd, &session, &engine_diag));
     must(sonde_nn_session_anchor(session, "mine", "model.fc2.bias", SONDE_ANCHOR_ALL, 1,
                                  &engine_diag));
     expect_err(SONDE_ESTATE, sonde_nn_session_output(session, 0, &view, &engine_diag));

@@ -36,7 +36,7 @@ static sonde_nn_session *open_trapping(sonde_nn_model *model, int accumulation)
     sonde_nn_options_init(&options);
     options.floating_point_exceptions = true;
     options.gradient_accumulation = accumulation;
-    must(sonde_nn_training_session(model, &options, &sgd, &session, &engine_diag));
+    must(sonde_nn_session_create(model, &options, &sgd, &session, &engine_diag));
     return session;
 }
 
@@ -107,8 +107,7 @@ static void the_option_changes_no_bit(void **state)
         engine_cnn(&net, 5);
         sonde_nn_options_init(&options);
         options.floating_point_exceptions = i == 1;
-        must(
-            sonde_nn_training_session(net.model, &options, &sgd, &session, &engine_diag));
+        must(sonde_nn_session_create(net.model, &options, &sgd, &session, &engine_diag));
         for (uint64_t t = 0; t < 4; t++) {
             engine_train(&net, session, t);
         }
@@ -127,20 +126,24 @@ static void durations_of_calls_are_counted(void **state)
 {
     sonde_nn_model *model = exponential();
     sonde_nn_session *session = open_trapping(model, 1);
-    sonde_nn_latency latency;
+    sonde_nn_session_info info;
 
     (void)state;
-    must(sonde_nn_session_get_latency(session, &latency, &engine_diag));
-    assert_true(latency.calls == 0 && latency.maximum == 0.0);
+    must(sonde_nn_session_compile(session, &engine_diag));
+    must(sonde_nn_session_describe(session, &info, &engine_diag));
+    assert_true(info.latency.calls == 0 && info.latency.maximum == 0.0);
     for (int i = 0; i < 100; i++) {
         assert_int_equal(run_with(session, 2, 0, 1.0F), SONDE_OK);
     }
-    must(sonde_nn_session_get_latency(session, &latency, &engine_diag));
-    assert_int_equal(latency.calls, 100);
-    assert_true(latency.minimum > 0.0 && latency.minimum <= latency.median);
-    assert_true(latency.median <= latency.p90 && latency.p90 <= latency.p99);
-    assert_true(latency.p99 <= latency.maximum);
-    assert_true(latency.mean >= latency.minimum && latency.mean <= latency.maximum);
+    must(sonde_nn_session_describe(session, &info, &engine_diag));
+    assert_int_equal(info.latency.calls, 100);
+    assert_true(info.latency.minimum > 0.0 &&
+                info.latency.minimum <= info.latency.median);
+    assert_true(info.latency.median <= info.latency.p90 &&
+                info.latency.p90 <= info.latency.p99);
+    assert_true(info.latency.p99 <= info.latency.maximum);
+    assert_true(info.latency.mean >= info.latency.minimum &&
+                info.latency.mean <= info.latency.maximum);
     sonde_nn_session_destroy(session);
     sonde_nn_model_destroy(model);
 }

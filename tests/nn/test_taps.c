@@ -43,7 +43,7 @@ static void anchor_all(sonde_nn_model *model, const plan *p, sonde_nn_session *s
     const sonde_catalogue *catalogue = NULL;
 
     set_options(p, &options);
-    must(sonde_nn_training_session(model, &options, &p->optimizer, &names, &engine_diag));
+    must(sonde_nn_session_create(model, &options, &p->optimizer, &names, &engine_diag));
     must(sonde_nn_session_compile(names, &engine_diag));
     catalogue = sonde_nn_session_catalogue(names);
     for (uint32_t id = 0; id < sonde_catalogue_count(catalogue); id++) {
@@ -67,8 +67,8 @@ static float *train(const plan *p, engine_sink *sink, size_t *count)
 
     p->build(&net, p->batch);
     set_options(p, &options);
-    must(sonde_nn_training_session(net.model, &options, &p->optimizer, &session,
-                                   &engine_diag));
+    must(sonde_nn_session_create(net.model, &options, &p->optimizer, &session,
+                                 &engine_diag));
     if (p->tapped != NULL) {
         must(sonde_nn_session_tap(session, p->tapped,
                                   p->schedule.every > 0 ? &p->schedule : &always, p->how,
@@ -200,7 +200,7 @@ static void build_wide(engine_net *net, int64_t batch)
     x = sonde_nn_relu(net->model, "relu", x);
     x = sonde_nn_linear(net->model, "fc2", x,
                         SONDE_OPTIONS(sonde_nn_linear, .out_features = 8));
-    engine_finish(net, x, sonde_nn_cross_entropy(net->model, "loss", x, target));
+    engine_finish(net, x, sonde_nn_cross_entropy(net->model, "loss", x, target, NULL));
 }
 
 static void teams_change_nothing(void **state)
@@ -218,7 +218,8 @@ static void teams_change_nothing(void **state)
     many.threads = 3;
     build_wide(&net, 64);
     set_options(&many, &options);
-    must(sonde_nn_training_session(net.model, &options, NULL, &session, &engine_diag));
+    must(sonde_nn_session_create(net.model, &options, &engine_sgd, &session,
+                                 &engine_diag));
     must(sonde_nn_session_compile(session, &engine_diag));
     must(sonde_nn_session_describe(session, &info, &engine_diag));
     assert_in_range(info.threads, 2, 3); /* else this tests nothing */
@@ -310,11 +311,11 @@ static void every_name_is_seen_as_often_as_it_has_a_value(void **state)
         options.gradient_accumulation = accumulation;
         options.device_iterations = 2;
         engine_sink_init(&sink, true);
-        must(sonde_nn_training_session(net.model, &options,
-                                       &(sonde_nn_optimizer){.kind = SONDE_NN_SGD,
-                                                             .learning_rate = 0.1F,
-                                                             .momentum = 0.9F},
-                                       &session, &engine_diag));
+        must(sonde_nn_session_create(net.model, &options,
+                                     &(sonde_nn_optimizer){.kind = SONDE_NN_SGD,
+                                                           .learning_rate = 0.1F,
+                                                           .momentum = 0.9F},
+                                     &session, &engine_diag));
         must(sonde_nn_session_tap(session, "*", &always, SONDE_HOW_RAW, &sink.sink,
                                   &engine_diag));
         engine_train(&net, session, 1);
@@ -353,7 +354,7 @@ static void an_observed_gradient_is_the_one_recomputed(void **state)
     (void)state;
     engine_cnn(&net, 19);
     engine_sink_init(&sink, true);
-    must(sonde_nn_training_session(net.model, NULL, NULL, &session, &engine_diag));
+    must(sonde_nn_session_create(net.model, NULL, &engine_sgd, &session, &engine_diag));
     engine_tap_all(session, SONDE_HOW_RAW, &sink);
     engine_train(&net, session, 3);
     dy = engine_find(&sink, "Gradient___fc2_output_0", 0, 0);
@@ -400,7 +401,8 @@ static void tapped_steps_are_those_of_the_schedule(void **state)
     engine_sink_init(&ranged, true);
     sonde_nn_options_init(&options);
     options.device_iterations = 3;
-    must(sonde_nn_training_session(net.model, &options, NULL, &session, &engine_diag));
+    must(sonde_nn_session_create(net.model, &options, &engine_sgd, &session,
+                                 &engine_diag));
     must(sonde_nn_session_tap(session, "fc1.weight", &steps, SONDE_HOW_RAW, &some.sink,
                               &engine_diag));
     must(sonde_nn_session_tap(session, "loss_output", &range, SONDE_HOW_RAW, &ranged.sink,

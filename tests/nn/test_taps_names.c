@@ -61,8 +61,8 @@ static sonde_nn_session *run_tapped(const setting *s, const char *selector, unsi
     options.gradient_accumulation = s->accumulation;
     options.threads = 1;
     must(s->training
-             ? sonde_nn_training_session(model, &options, &sgd, &session, &engine_diag)
-             : sonde_nn_inference_session(model, &options, &session, &engine_diag));
+             ? sonde_nn_session_create(model, &options, &sgd, &session, &engine_diag)
+             : sonde_nn_session_create(model, &options, NULL, &session, &engine_diag));
     must(
         sonde_nn_session_tap(session, selector, &always, how, &sink->sink, &engine_diag));
     must(

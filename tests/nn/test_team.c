@@ -28,7 +28,7 @@ static void build(engine_net *net, int64_t batch)
     x = sonde_nn_relu(net->model, "relu", x);
     x = sonde_nn_linear(net->model, "fc3", x,
                         SONDE_OPTIONS(sonde_nn_linear, .out_features = 10));
-    engine_finish(net, x, sonde_nn_cross_entropy(net->model, "loss", x, target));
+    engine_finish(net, x, sonde_nn_cross_entropy(net->model, "loss", x, target, NULL));
 }
 
 static float *train(int threads, int calls, bool sleepy, int *used)
@@ -48,7 +48,7 @@ static float *train(int threads, int calls, bool sleepy, int *used)
     sonde_nn_options_init(&options);
     options.device_iterations = 2;
     options.threads = threads;
-    must(sonde_nn_training_session(net.model, &options, &sgd, &session, &engine_diag));
+    must(sonde_nn_session_create(net.model, &options, &sgd, &session, &engine_diag));
     must(sonde_nn_session_tap(session, "*", &second, SONDE_HOW_VITALS, &sink.sink,
                               &engine_diag));
     for (int i = 0; i < calls; i++) {
@@ -102,8 +102,8 @@ static void a_team_that_never_ran_ends(void **state)
         build(&net, 48);
         sonde_nn_options_init(&options);
         options.threads = 4;
-        must(
-            sonde_nn_training_session(net.model, &options, NULL, &session, &engine_diag));
+        must(sonde_nn_session_create(net.model, &options, &engine_sgd, &session,
+                                     &engine_diag));
         must(sonde_nn_session_compile(session, &engine_diag));
         sonde_nn_session_destroy(session);
         engine_net_fini(&net);

@@ -2,6 +2,7 @@
  * test_text.c - text as a data set of tokens, a language model as a job, and texts that
  * are continued.
  */
+#include "nn/job/job.h"
 #include "data_files.h"
 #include "engine.h"
 
@@ -198,7 +199,7 @@ static void expect_example(const char *name)
     (void)fclose(file);
     for (size_t i = 0; sonde_nn_job_builtin_name(i) != NULL; i++) {
         if (strcmp(sonde_nn_job_builtin_name(i), name) == 0) {
-            assert_string_equal(sonde_nn_job_builtin_text(i), text);
+            assert_string_equal(sonde__job_builtin_text(name), text);
             return;
         }
     }
@@ -294,7 +295,7 @@ static void a_model_learns_a_pattern(void **state)
     assert_false(score.classes);
     assert_true(score.accuracy > 0.99);
     assert_true(fabs(score.perplexity - exp(score.loss)) < 1e-9);
-    continue_pattern(sonde_nn_trainer_model(trainer));
+    continue_pattern(sonde_nn_trainer_get_info(trainer).model);
     sonde_nn_trainer_destroy(trainer);
     sonde_nn_job_destroy(job);
 }

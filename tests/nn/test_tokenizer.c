@@ -6,8 +6,8 @@
 #include "data_files.h"
 #include "engine.h"
 
-#include <sonde/nn/option.h>
-#include <sonde/nn/tokenizer.h>
+#include <sonde/nn/job.h>
+#include <sonde/nn/dataset.h>
 #include <sonde/nn/trainer.h>
 #include <sonde/safetensors.h>
 

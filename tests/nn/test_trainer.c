@@ -4,8 +4,8 @@
  */
 #include "engine.h"
 
-#include <sonde/nn/option.h>
-#include <sonde/nn/synth.h>
+#include <sonde/nn/job.h>
+#include <sonde/nn/dataset.h>
 #include <sonde/nn/trainer.h>
 
 #include <ftw.h>
@@ -170,8 +170,8 @@ static float *by_hand(void)
     float *weights = NULL;
 
     must(sonde_nn_job_build(job, &model, &engine_diag));
-    must(sonde_nn_training_session(model, &info->options, &info->optimizer, &session,
-                                   &engine_diag));
+    must(sonde_nn_session_create(model, &info->options, &info->optimizer, &session,
+                                 &engine_diag));
     must(sonde_nn_job_open_data(job, SONDE_NN_TRAIN, &set, &engine_diag));
     must(sonde_nn_job_loader(job, set, 16, true, &loader, &engine_diag));
     assert_int_equal(sonde_nn_loader_get_info(loader).batch, 16);
@@ -221,11 +221,12 @@ static void a_job_trains_as_a_loop_by_hand(void **state)
     (void)state;
     options.out = out;
     must(sonde_nn_trainer_create_for_job(job, &options, &trainer, &engine_diag));
-    assert_null(sonde_nn_trainer_actions(trainer));
-    assert_non_null(sonde_nn_trainer_rules(trainer));
+    assert_null(sonde_nn_trainer_get_info(trainer).actions);
+    assert_non_null(sonde_nn_trainer_get_info(trainer).rules);
     must(sonde_nn_trainer_run(trainer, &engine_diag));
-    expect_weights(sonde_nn_trainer_model(trainer), weights);
-    assert_int_equal(sonde_nn_session_step(sonde_nn_trainer_session(trainer)), 12);
+    expect_weights(sonde_nn_trainer_get_info(trainer).model, weights);
+    assert_int_equal(sonde_nn_session_step(sonde_nn_trainer_get_info(trainer).session),
+                     12);
     assert_int_equal(events.begins, 3);
     assert_int_equal(events.steps, 12);
     assert_int_equal(events.epochs, 2);
@@ -233,20 +234,19 @@ static void a_job_trains_as_a_loop_by_hand(void **state)
     assert_int_equal(events.checkpoints, 2);
     assert_int_equal(events.scored, 1);
     assert_int_equal(events.score.samples, 40);
-    assert_null(sonde_nn_trainer_stopped(trainer));
+    assert_null(sonde_nn_trainer_get_info(trainer).stopped);
     assert_true(sonde_nn_trainer_verdict(trainer, &verdict) && verdict.rules > 0);
 
     /* an evaluation of its own gives the same score */
-    must(sonde_nn_evaluator_create_for_job(
-        job, sonde_nn_trainer_model(trainer),
-        sonde_nn_trainer_dataset(trainer, SONDE_NN_TEST), 0, NULL, &evaluator,
-        &engine_diag));
+    must(sonde_nn_evaluator_create_for_job(job, sonde_nn_trainer_get_info(trainer).model,
+                                           sonde_nn_trainer_get_info(trainer).test, 0,
+                                           NULL, &evaluator, &engine_diag));
     must(sonde_nn_evaluator_run(evaluator, &engine_diag));
     assert_true(sonde_nn_evaluator_score(evaluator).loss == events.score.loss);
     assert_true(sonde_nn_evaluator_score(evaluator).accuracy == events.score.accuracy);
     assert_memory_equal(
-        sonde_nn_confusion_get_info(sonde_nn_evaluator_matrix(evaluator)).counts,
-        sonde_nn_confusion_get_info(sonde_nn_trainer_matrix(trainer)).counts,
+        sonde_nn_confusion_get_info(sonde_nn_evaluator_score(evaluator).matrix).counts,
+        sonde_nn_confusion_get_info(sonde_nn_trainer_get_info(trainer).matrix).counts,
         100 * sizeof(uint64_t));
     sonde_nn_evaluator_destroy(evaluator);
     sonde_nn_trainer_destroy(trainer);
@@ -274,7 +274,7 @@ static void a_resumed_run_ends_with_the_same_bits(void **state)
         assert_int_equal(events.steps, i == 0 ? 8 : 4);
         assert_int_equal(events.stopped, i == 0);
         if (i == 1) {
-            expect_weights(sonde_nn_trainer_model(trainer), weights);
+            expect_weights(sonde_nn_trainer_get_info(trainer).model, weights);
         }
         sonde_nn_trainer_destroy(trainer);
         sonde_nn_job_destroy(job);
@@ -357,13 +357,13 @@ static void groups_have_schedules_of_their_own(void **state)
     (void)snprintf(whole, sizeof whole, text, data);
     must(sonde_nn_job_parse(whole, strlen(whole), "job", &job, &engine_diag));
     must(sonde_nn_job_set(job, "learning_rate", "1", &engine_diag));
-    assert_int_equal(sonde_nn_job_group_count(job), 3);
+    assert_int_equal(sonde_nn_job_get_info(job)->group_count, 3);
     must(sonde_nn_job_get_group(job, 2, &rest, &engine_diag));
     assert_string_equal(rest.params, "*");
     assert_true(rest.optimizer.learning_rate == 1.0F && !rest.scheduled);
     expect_err(SONDE_ERANGE, sonde_nn_job_get_group(job, 3, &rest, &engine_diag));
     must(sonde_nn_trainer_create_for_job(job, &options, &trainer, &engine_diag));
-    session = sonde_nn_trainer_session(trainer);
+    session = sonde_nn_trainer_get_info(trainer).session;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         must(sonde_nn_session_anchor(session, rows[i].name, rows[i].name,
                                      SONDE_ANCHOR_FINAL, 1, &engine_diag));
@@ -408,13 +408,13 @@ static void a_finding_stops_training(void **state)
     sonde_nn_job_get_info(job)->rules.stop_on.text[0] = "any";
     sonde_nn_job_get_info(job)->rules.stop_on.count = 1;
     must(sonde_nn_trainer_create_for_job(job, &options, &trainer, &engine_diag));
-    assert_non_null(sonde_nn_trainer_actions(trainer));
+    assert_non_null(sonde_nn_trainer_get_info(trainer).actions);
     must(sonde_nn_trainer_run(trainer, &engine_diag));
-    assert_non_null(sonde_nn_trainer_stopped(trainer));
-    assert_int_equal(sonde_nn_trainer_stopped(trainer)->by, SONDE_BY_RULE);
+    assert_non_null(sonde_nn_trainer_get_info(trainer).stopped);
+    assert_int_equal(sonde_nn_trainer_get_info(trainer).stopped->by, SONDE_BY_RULE);
     assert_int_equal(events.stopped, 1);
     assert_int_equal(events.scored, 0);
-    assert_null(sonde_nn_trainer_matrix(trainer));
+    assert_null(sonde_nn_trainer_get_info(trainer).matrix);
     assert_true(events.steps < 12 && events.findings > 0);
     assert_int_equal(events.acted, events.findings);
     assert_true(sonde_nn_trainer_verdict(trainer, &verdict) && verdict.worst != NULL);
@@ -453,14 +453,15 @@ static void a_model_trains_from_a_feed(void **state)
     options.test = test_loader;
     must(sonde_nn_trainer_create(model, &feed, &options, &trainer, &engine_diag));
     assert_int_equal(sonde_nn_output_loss(model), 1);
-    assert_int_equal(sonde_nn_model_output(model, 1), sonde_nn_model_loss(model));
+    assert_int_equal(sonde_nn_model_output(model, 1),
+                     sonde_nn_model_get_info(model).loss);
     assert_int_equal(sonde_nn_model_output(model, 2), 0);
     must(sonde_nn_trainer_run(trainer, &engine_diag));
     expect_weights(model, weights);
     assert_int_equal(events.evaluated, 0); /* eval_every 0: only at the end */
     assert_int_equal(events.scored, 1);
     assert_false(sonde_nn_trainer_verdict(trainer, &verdict));
-    assert_null(sonde_nn_trainer_dataset(trainer, SONDE_NN_TRAIN));
+    assert_null(sonde_nn_trainer_get_info(trainer).train);
     must(sonde_nn_evaluator_create(model, test_loader, NULL, &evaluator, &engine_diag));
     must(sonde_nn_evaluator_run(evaluator, &engine_diag));
     assert_true(sonde_nn_evaluator_score(evaluator).loss == events.score.loss);

@@ -4,7 +4,7 @@
 #include "cmocka_all.h"
 
 #include "base/macros.h"
-#include "base/point.h"
+#include "base/number.h"
 #include "base/random.h"
 #include "observe/print_format.h"
 #include "observe/format_text.h"

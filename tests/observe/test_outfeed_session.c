@@ -42,8 +42,8 @@ static void open_trial(trial *t, int accumulation, bool observed,
     options.gradient_accumulation = accumulation;
     options.device_iterations = D;
     engine_mlp(&t->net, BATCH);
-    must(sonde_nn_training_session(t->net.model, &options, &sgd, &t->session,
-                                   &engine_diag));
+    must(
+        sonde_nn_session_create(t->net.model, &options, &sgd, &t->session, &engine_diag));
     if (!observed) {
         return;
     }
@@ -55,9 +55,14 @@ static void open_trial(trial *t, int accumulation, bool observed,
     must(sonde_outfeed_add_gradients(t->applied, SONDE_OUTFEED_BEFORE_APPLY,
                                      &engine_diag));
     must(sonde_outfeed_add(t->activations, "relu1_output", "acts", &engine_diag));
-    must(sonde_nn_session_outfeed(t->session, t->micro, &engine_diag));
-    must(sonde_nn_session_outfeed(t->session, t->applied, &engine_diag));
-    must(sonde_nn_session_outfeed(t->session, t->activations, &engine_diag));
+    must(sonde_nn_session_set(
+        t->session, SONDE_OPTIONS(sonde_nn_session, .outfeed = t->micro), &engine_diag));
+    must(sonde_nn_session_set(t->session,
+                              SONDE_OPTIONS(sonde_nn_session, .outfeed = t->applied),
+                              &engine_diag));
+    must(sonde_nn_session_set(t->session,
+                              SONDE_OPTIONS(sonde_nn_session, .outfeed = t->activations),
+                              &engine_diag));
 }
 
 static void close_trial(trial *t)
@@ -215,29 +220,36 @@ static void mistakes_are_found_by_compile(void **state)
 
     (void)state;
     engine_mlp(&net, BATCH);
-    must(sonde_nn_inference_session(net.model, NULL, &session, &engine_diag));
+    must(sonde_nn_session_create(net.model, NULL, NULL, &session, &engine_diag));
     must(sonde_outfeed_add_gradients(queue, SONDE_OUTFEED_BEFORE_APPLY, &engine_diag));
-    must(sonde_nn_session_outfeed(session, queue, &engine_diag));
+    must(sonde_nn_session_set(session, SONDE_OPTIONS(sonde_nn_session, .outfeed = queue),
+                              &engine_diag));
     expect_err(SONDE_ENOTFOUND, sonde_nn_session_compile(session, &engine_diag));
     expect_line(
         "outfeed 'outfeed': no parameter has a gradient (expected parameters that are trained)");
     sonde_nn_session_destroy(session);
     sonde_outfeed_destroy(queue);
 
-    must(sonde_nn_inference_session(net.model, NULL, &session, &engine_diag));
+    must(sonde_nn_session_create(net.model, NULL, NULL, &session, &engine_diag));
     good = make_queue(SONDE_OUTFEED_STEP, NULL, 0);
     must(sonde_outfeed_add(good, "relu1_output", NULL, &engine_diag));
-    must(sonde_nn_session_outfeed(session, good, &engine_diag));
+    must(sonde_nn_session_set(session, SONDE_OPTIONS(sonde_nn_session, .outfeed = good),
+                              &engine_diag));
     sonde_nn_options_init(&options);
     options.output_mode = SONDE_ANCHOR_EVERYN;
     options.output_period = 7;
-    must(sonde_nn_session_set_options(session, &options, &engine_diag));
+    must(sonde_nn_session_set(
+        session, SONDE_OPTIONS(sonde_nn_session, .options = &options), &engine_diag));
     expect_err(SONDE_EINVAL, sonde_nn_session_compile(session, &engine_diag));
     sonde_nn_options_init(&options);
     options.batch_size = 2;
-    must(sonde_nn_session_set_options(session, &options, &engine_diag));
+    must(sonde_nn_session_set(
+        session, SONDE_OPTIONS(sonde_nn_session, .options = &options), &engine_diag));
     must(sonde_nn_session_compile(session, &engine_diag));
-    expect_err(SONDE_ESTATE, sonde_nn_session_outfeed(session, good, &engine_diag));
+    expect_err(SONDE_ESTATE,
+               sonde_nn_session_set(session,
+                                    SONDE_OPTIONS(sonde_nn_session, .outfeed = good),
+                                    &engine_diag));
     {
         engine_batch batch;
 
@@ -272,8 +284,10 @@ static void anything_may_attach(void **state)
 
     (void)state;
     engine_mlp(&net, BATCH);
-    must(sonde_nn_training_session(net.model, NULL, NULL, &session, &engine_diag));
-    must(sonde_nn_session_attach(session, attach_tap, &calls, &engine_diag));
+    must(sonde_nn_session_create(net.model, NULL, &engine_sgd, &session, &engine_diag));
+    must(sonde_nn_session_set(
+        session, SONDE_OPTIONS(sonde_nn_session, .attach = attach_tap, .user = &calls),
+        &engine_diag));
     expect_err(SONDE_EBUSY, sonde_nn_session_compile(session, &engine_diag));
     expect_line("attach: not now");
     must(sonde_nn_session_compile(session, &engine_diag));

@@ -81,7 +81,7 @@ static sonde_nn_model *build(const printed *p)
     z = sonde_nn_print(m, z, p->second, p->gradients, NULL);
     sonde_nn_loss(m, engine_reduce(m, "mean", "loss", z, NULL, 0, false));
     must(sonde_nn_model_status(m, &engine_diag));
-    *(float *)sonde_nn_parameter_view(m, 0).data = 3.0F; /* fc.weight */
+    *(float *)sonde_nn_parameter(m, 0).view.data = 3.0F; /* fc.weight */
     return m;
 }
 
@@ -103,7 +103,7 @@ static void train(const printed *p, int micro_batches)
     model = build(p);
     sonde_nn_options_init(&options);
     options.gradient_accumulation = micro_batches;
-    must(sonde_nn_training_session(model, &options, &sgd, &session, &engine_diag));
+    must(sonde_nn_session_create(model, &options, &sgd, &session, &engine_diag));
     must(sonde_nn_session_compile(session, &engine_diag));
     catch_stderr();
     must(sonde_nn_session_run(session, &x, 1, &engine_diag));
@@ -192,7 +192,7 @@ static void a_job_prints_as_it_says(void **state)
     must(sonde_nn_job_build(job, &model, &engine_diag));
     sonde_nn_options_init(&options);
     options.batch_size = 2;
-    must(sonde_nn_inference_session(model, &options, &session, &engine_diag));
+    must(sonde_nn_session_create(model, &options, NULL, &session, &engine_diag));
     must(sonde_nn_session_compile(session, &engine_diag));
     catch_stderr();
     must(sonde_nn_session_run(session, &x, 1, &engine_diag));
@@ -235,7 +235,7 @@ static void options_that_cannot_be_fail_compile(void **state)
     options.digits = 40;
     model =
         build(&(printed){.first = "y", .second = "z", .use = true, .options = &options});
-    must(sonde_nn_training_session(model, NULL, NULL, &session, &engine_diag));
+    must(sonde_nn_session_create(model, NULL, &engine_sgd, &session, &engine_diag));
     expect_err(SONDE_EINVAL, sonde_nn_session_compile(session, &engine_diag));
     expect_line("digits: 40 (expected 0 to 17)");
     sonde_nn_session_destroy(session);

@@ -9,7 +9,7 @@
 #include "plot/report.h"
 
 #include <sonde/watch.h>
-#include <sonde/report.h>
+#include <sonde/plot.h>
 
 #include <ftw.h>
 #include <math.h>

@@ -29,18 +29,18 @@ NAMES = {"0": "conv", "3": "fc1", "5": "fc2"}
 for dtype in (torch.float32, torch.bfloat16):
     word = str(dtype).split(".")[1]
     net = network()
-    optimiser = torch.optim.SGD(net.parameters(), lr=0.02, momentum=0.9)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.02, momentum=0.9)
     losses = []
     for name, tensor in net.named_parameters():
         made["start." + NAMES[name[0]] + name[1:]] = tensor.detach().clone()
     for t in range(STEPS):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == torch.bfloat16):
             if t == 0 and dtype == torch.bfloat16:
                 made["bfloat16.output"] = net[0](inputs[0]).detach()
             loss = torch.nn.functional.cross_entropy(net(inputs[t]), labels[t])
         loss.backward()
-        optimiser.step()
+        optimizer.step()
         losses.append(loss.item())
     made[word + ".losses"] = torch.tensor(losses)
     for name, tensor in net.named_parameters():

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/optimizers.safetensors: a hundred steps of every optimiser and schedule.
+"""Writes tests/golden/optimizers.safetensors: a hundred steps of every optimizer and schedule.
 
 The loss is sum(x_t w) + b, so the gradient of w is x_t and that of b is 1. NAME is (13): w and b
 after 100 steps. rate.NAME holds the learning rates of 100 steps. LAMB and TensorFlow's RMSprop,
@@ -21,43 +21,43 @@ made = {"start": start, "inputs": inputs}
 def train(name, cls, clip_norm=None, clip_value=None, bare=False, **options):
     w, b = (torch.nn.Parameter(t.clone()) for t in (start[:12], start[12:]))
     groups = [{"params": [w]}, {"params": [b], **({"weight_decay": 0.0} if bare else {})}]
-    optimiser = cls(groups, **options)
+    optimizer = cls(groups, **options)
     for t in range(STEPS):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         ((inputs[t] * w).sum() + b.sum()).backward()
         if clip_value is not None:
             torch.nn.utils.clip_grad_value_([w, b], clip_value)
         if clip_norm is not None:
             torch.nn.utils.clip_grad_norm_([w, b], clip_norm)
-        optimiser.step()
+        optimizer.step()
     made[name] = torch.cat([w, b]).detach()
 
 
 def train_groups(name, cls, of_w, of_b, halve_b=False, **options):
     """w and b with numbers of their own; halve_b: b's rate halves every ten steps."""
     w, b = (torch.nn.Parameter(t.clone()) for t in (start[:12], start[12:]))
-    optimiser = cls([{"params": [w], **of_w}, {"params": [b], **of_b}], **options)
+    optimizer = cls([{"params": [w], **of_w}, {"params": [b], **of_b}], **options)
     for t in range(STEPS):
-        optimiser.param_groups[1]["lr"] = of_b["lr"] * (0.5 ** (t // 10) if halve_b else 1.0)
-        optimiser.zero_grad()
+        optimizer.param_groups[1]["lr"] = of_b["lr"] * (0.5 ** (t // 10) if halve_b else 1.0)
+        optimizer.zero_grad()
         ((inputs[t] * w).sum() + b.sum()).backward()
-        optimiser.step()
+        optimizer.step()
     made[name] = torch.cat([w, b]).detach()
 
 
 def train_scaled(name, bad, **scaler):
     """With torch.amp.GradScaler; the inputs of steps `bad` hold an infinity or a NaN."""
     w, b = (torch.nn.Parameter(t.clone()) for t in (start[:12], start[12:]))
-    optimiser = torch.optim.SGD([w, b], lr=0.05, momentum=0.9)
+    optimizer = torch.optim.SGD([w, b], lr=0.05, momentum=0.9)
     scaler = torch.amp.GradScaler("cpu", **scaler)
     scales = []
     for t in range(STEPS):
         x = inputs[t].clone()
         if t in bad:
             x[3] = bad[t]
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         scaler.scale((x * w).sum() + b.sum()).backward()
-        scaler.step(optimiser)
+        scaler.step(optimizer)
         scaler.update()
         scales.append(scaler.get_scale())
     made[name] = torch.cat([w, b]).detach()
@@ -115,12 +115,12 @@ train_scaled("loss_scaled", {0: float("inf"), 17: float("nan"), 18: float("-inf"
 
 
 def rates(name, make):
-    optimiser = O.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
-    schedule = make(optimiser)
+    optimizer = O.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
+    schedule = make(optimizer)
     found = []
     for _ in range(STEPS):
-        found.append(optimiser.param_groups[0]["lr"])
-        optimiser.step()
+        found.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
         schedule.step()
     made[f"rate.{name}"] = torch.tensor(found, dtype=torch.float64)
 

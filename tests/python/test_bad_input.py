@@ -83,7 +83,7 @@ def other_parameters():
 
 @program
 def no_optimizer_given():
-    """A program that does not give its optimiser is told so, once, unless it ends its steps."""
+    """A program that does not give its optimizer is told so, once, unless it ends its steps."""
     for ends in (False, True):
         model = nn.Linear(4, 1)
         sgd, other = [torch.optim.SGD(m.parameters(), 0.1) for m in (model, nn.Linear(4, 1))]
@@ -136,7 +136,7 @@ def changed_while_watched():
         for one in (model, bare):
             torch.manual_seed(9)
             step(one, changes(one, i))
-        watch.step_end()  # the optimiser that was given does not step any more
+        watch.step_end()  # the optimizer that was given does not step any more
     watch.close()
     check("the same numbers", same(model, bare))
     check("the replaced parameter is seen", numpy.array_equal(

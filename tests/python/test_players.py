@@ -37,7 +37,7 @@ def watch(run, model, optimizers):
 @program
 def players_of_a_loop():
     """One line of a loop calls backward() for both; the second loss reaches the first's
-    parameters too, and is of another optimiser."""
+    parameters too, and is of another optimizer."""
     run, model = folder("loop"), parts()
     judge, maker = (torch.optim.SGD(model[name].parameters(), 0.1) for name in ("d", "g"))
     shown = {"loss": [], "loss_1": []}
@@ -56,7 +56,7 @@ def players_of_a_loop():
 
 @program
 def critics_of_one_optimizer():
-    """Two losses of a loop share the optimiser and no parameter."""
+    """Two losses of a loop share the optimizer and no parameter."""
     run, model = folder("twins"), nn.ModuleDict({"a": nn.Linear(3, 1), "b": nn.Linear(3, 1)})
     sgd = torch.optim.SGD(model.parameters(), 0.1)
     shown = {"loss": [], "loss_1": []}

@@ -334,7 +334,7 @@ def scheduled_rate():
 
 @program
 def state_of_optimisers():
-    """Goes to PyTorch's optimiser when the model is detached, and comes from it."""
+    """Goes to PyTorch's optimizer when the model is detached, and comes from it."""
     x, y = data(4)
     for make in (lambda p: torch.optim.SGD(p, 0.1, momentum=0.9),
                  lambda p: torch.optim.Adam(p, 0.01),

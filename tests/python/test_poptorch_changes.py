@@ -145,11 +145,11 @@ def forked():
     check("not in the parent", wrapped(X).shape == (8, 3))
 
 
-# --- optimisers, flags, anchors -------------------------------------------------------------------
+# --- optimizers, flags, anchors -------------------------------------------------------------------
 
 
 @program
-def optimisers_that_change():
+def _():
     def groups(model):
         return torch.optim.SGD([{"params": model.fc1.parameters()},
                                 {"params": model.fc2.parameters()}], 0.1, momentum=0.9)

@@ -189,7 +189,7 @@ def regions():
 
 @program
 def files_and_state():
-    """A saved model goes on as the one that saved it, and the optimiser's state is of 16 bits
+    """A saved model goes on as the one that saved it, and the optimizer's state is of 16 bits
     for PyTorch."""
     model = Small().bfloat16()
     wrapped = poptorch.trainingModel(model, None, sgd(model))

@@ -1,5 +1,5 @@
 """Names of poptorch that programs use: every option, functions of a model, placement, several
-processes, and modules that are hard to copy or to optimise.
+processes, and modules that are hard to copy or to optimize.
 
 Needs the release build's package (SONDE_BUILD). Without it or without PyTorch: skipped (77).
 """
@@ -113,7 +113,7 @@ def functions_of_a_model():
 
 @program
 def hard_modules():
-    """Modules that cannot be copied, own dtypes, optimisers and groups: nothing fails."""
+    """Modules that cannot be copied, own dtypes, optimizers and groups: nothing fails."""
     plain = lambda self, x: self.fc(self.inner(x))  # noqa: E731
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
@@ -126,7 +126,7 @@ def hard_modules():
     like_pytorch("groups", plain, lambda model: poptorch.optim.SGD(
         [{"params": model.fc.parameters(), "lr": 0.2, "momentum": 0.9},
          {"params": model.inner.parameters()}], lr=0.1), inner=lambda: nn.Linear(6, 6))
-    like_pytorch("an optimiser", plain, lambda model: torch.optim.NAdam(model.parameters()),
+    like_pytorch("an optimizer", plain, lambda model: torch.optim.NAdam(model.parameters()),
                  inner=lambda: nn.Linear(6, 6))
     model = Net(plain, inner=nn.Linear(6, 6))
     raises(ValueError, "LBFGS calls the model", poptorch.trainingModel, model, None,

@@ -83,7 +83,7 @@ def shards():
     infos = {info.name: info for info in trial.tensors("@all")}
     check(f"its placement: {infos['2.weight']}", infos["2.weight"].note.startswith(
         "local shard of [3, 8], placed ") and infos["2.weight"].op == "Linear")
-    check("optimiser state and updates too", "2.weight.exp_avg" in infos and
+    check("optimizer state and updates too", "2.weight.exp_avg" in infos and
           trial.vitals("update/2.weight", 4, mode="train").l2 > 0)
     check("activations are whole", infos["0_output_0"].shape == (16, 8) and
           infos["1_input_0"].role == "activation")

@@ -239,7 +239,7 @@ def what_default_rules_need():
     # InputRange is a note while the loss falls.
     healthy, far, slow = judged(1, 2e-3), judged(200, 2e-3, True), judged(1, 6e-8)
     check(f"a healthy program: {healthy}", not healthy)
-    check(f"an input that is not normalised: {far}", "InputRange" in far)
+    check(f"an input that is not normalized: {far}", "InputRange" in far)
     check(f"a rate that is far too small: {slow}", "WeightUpdateRatio" in slow)
 
 
@@ -292,7 +292,7 @@ def a_holder_without_forward():
 
 @program
 def ends_of_steps():
-    """A step that needs nothing of what its optimiser does is judged before that."""
+    """A step that needs nothing of what its optimizer does is judged before that."""
     model = mlp()
 
     class Fails(torch.optim.SGD):

@@ -1,4 +1,4 @@
-"""Where sonde.watch sees tensors in programs with several optimisers, with hooks of their own, or
+"""Where sonde.watch sees tensors in programs with several optimizers, with hooks of their own, or
 that call the parts of a model.
 
 Needs the release build's package (SONDE_BUILD). Without it or without PyTorch: skipped (77).
@@ -111,7 +111,7 @@ def what_is_handed_on():
 
 @program
 def states_in_another_order():
-    """An optimiser's state is that of its parameter, whatever the order in which it came."""
+    """An optimizer's state is that of its parameter, whatever the order in which it came."""
     torch.manual_seed(1)
     model = mlp()
     parameters = dict(model.named_parameters())
@@ -144,7 +144,7 @@ def own_tensors():
 
 @program
 def gradients_of_players():
-    """The gradients of each optimiser are those that it uses, though the backward passes of
+    """The gradients of each optimizer are those that it uses, though the backward passes of
     others leave some in its parameters too."""
     run = folder("players")
     torch.manual_seed(0)
@@ -174,7 +174,7 @@ def gradients_of_players():
             for step in seen))
         check(f"{name}: once a step", trial.vitals(tensor, 2, mode="train").count ==
               gradients[0].numel())
-    check("of what no optimiser holds",
+    check("of what no optimizer holds",
           trial.steps("train", "gradient/frozen.weight").tolist() == [0, 1, 2, 3])
 
 
@@ -270,7 +270,7 @@ def outputs_after_hooks():
 def late_checks():
     """Between looks, large tensors are checked once the loss is not finite: those that the
     graph or the program keeps, those that a layer computes again, and at once what neither has;
-    and where backward() is not called, at the optimiser's step."""
+    and where backward() is not called, at the optimizer's step."""
     class Spoil(nn.Module):
         def __init__(self, name):
             super().__init__()
@@ -371,7 +371,7 @@ def parts_of_a_model():
 
 
 class Wrapper(torch.optim.Optimizer):
-    """Steps for another optimiser, and is one only by its class."""
+    """Steps for another optimizer, and is one only by its class."""
 
     def __init__(self, inner):
         self.inner = inner
@@ -393,7 +393,7 @@ def wrapped_optimizers():
             model(torch.randn(6, 20)).mean().backward()
             wrapper.step()
     trial = sonde.open(run)
-    check("a wrapped optimiser", trial.last_step == 2 and
+    check("a wrapped optimizer", trial.last_step == 2 and
           "update/0.weight" in {info.name for info in trial.tensors("@all")})
     try:
         sonde.watch(model, Wrapper(None), run=None)
@@ -405,7 +405,7 @@ def wrapped_optimizers():
 @program
 def a_nan_that_clipping_spreads():
     """Clipping makes NaN of all gradients: NonFinite names the one in which it began. The
-    gradients of another optimiser, which are not clipped, are seen as ever. PyTorch 2.6 and later."""
+    gradients of another optimizer, which are not clipped, are seen as ever. PyTorch 2.6 and later."""
     if not hasattr(nn.utils.clip_grad, "_clip_grads_with_norm_"):
         return
     step = 0

@@ -5,11 +5,10 @@
 #ifndef SONDE_TESTS_RULES_SOURCES_H
 #define SONDE_TESTS_RULES_SOURCES_H
 
-#include "cmocka_all.h"
+#include "rules/stream.h"
 
 #include <sonde/rules.h>
 
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,20 +22,6 @@ static inline void ok(sonde_err err, const sonde_diag *diag)
     if (err != SONDE_OK) {
         fail_msg("%s", sonde_diag_line(diag, line, sizeof line));
     }
-}
-
-static inline int sources_remove_one(const char *path, const struct stat *status,
-                                     int kind, struct FTW *walk)
-{
-    (void)status;
-    (void)kind;
-    (void)walk;
-    return remove(path);
-}
-
-static inline void sources_remove(const char *folder)
-{
-    (void)nftw(folder, sources_remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 /* The run by these rules, which are returned; nothing in it is damaged. */

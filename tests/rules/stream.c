@@ -3,6 +3,8 @@
 
 #include "base/macros.h"
 
+#include <ftw.h>
+
 void stream_open(stream *s, const char *text)
 {
     sonde_diag diag = {0};
@@ -98,6 +100,20 @@ void stream_put_hash(stream *s, uint32_t id, uint64_t hash, int replica)
 float stream_normal(stream *s)
 {
     return sonde__normal(1, 2, s->draws++);
+}
+
+static int remove_one(const char *path, const struct stat *status, int kind,
+                      struct FTW *walk)
+{
+    (void)status;
+    (void)kind;
+    (void)walk;
+    return remove(path);
+}
+
+void stream_remove(const char *folder)
+{
+    (void)nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 static int count_of(stream *s, uint32_t id)
@@ -310,13 +326,26 @@ static void expect(stream *s, const stream_case *c)
     }
     if (c->about != NULL) {
         found = expect_found(s, c->about, c->at, SONDE_MAX(c->findings, (size_t)1));
-        assert_true(c->statistic == NULL || strcmp(found->statistic, c->statistic) == 0 ||
-                    strstr(found->message, c->statistic) != NULL);
+        if (c->statistic != NULL && c->statistic[0] == '!') {
+            assert_null(strstr(found->message, c->statistic + 1));
+        } else if (c->statistic != NULL && strcmp(found->statistic, c->statistic) != 0) {
+            assert_non_null(strstr(found->message, c->statistic));
+        }
         assert_true(c->lasts == 0 || found->steps == c->lasts);
+        assert_true(c->above == 0.0 || found->value > c->above);
+        assert_true(c->below == 0.0 || found->value < c->below);
     }
     found = sonde_rules_findings(s->rules, &count);
     for (size_t i = 0; i < count; i++) {
         most = SONDE_MAX(most, (int)found[i].severity);
+    }
+    if (c->lacks != NULL) {
+        sonde_rule_account account;
+
+        sonde_rules_account(s->rules, 0, &account);
+        assert_false(account.judged);
+        assert_true(account.lacked[0] != '\0');
+        assert_non_null(strstr(account.lacked, c->lacks));
     }
     if (c->outcome == SILENT || c->findings > 0) {
         assert_int_equal(count, c->findings);

@@ -54,6 +54,9 @@ void stream_put_hash(stream *s, uint32_t id, uint64_t hash, int replica);
 
 float stream_normal(stream *s);
 
+/* Removes a folder with all that is in it. */
+void stream_remove(const char *folder);
+
 /* Adds normal values of that deviation to the first `count` values; stream_put_walk: of a
  * tensor, and puts them. */
 void stream_walk(stream *s, float *values, int count, float deviation);
@@ -102,10 +105,12 @@ typedef struct stream_case {
     stream_outcome outcome;
     const char *about;     /* the tensor of the only finding; NULL: of any */
     int64_t at;            /* ... and its step */
-    const char *statistic; /* ... and this, or a part of its message; NULL: any */
+    const char *statistic; /* ... and this, or a part of its message; !: not that */
     size_t findings;       /* if there are more than that one */
     uint64_t lasts;        /* the steps of the one; 0: any */
+    double above, below;   /* its value; 0: any */
     bool losing;           /* as stream_open_losing */
+    const char *lacks;     /* it did not judge, for a reason in which this is a part */
 } stream_case;
 
 /* What a case does not say is 0. */

@@ -3,13 +3,12 @@
  * are reported by verify; a writer that dies in between is not.
  * tsan: yes
  */
-#include "cmocka_all.h"
+#include "rules/stream.h"
 
 #include <sonde/recorder.h>
 #include <sonde/rules.h>
 #include <sonde/trial.h>
 
-#include <ftw.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdbool.h>
@@ -30,15 +29,6 @@ static _Atomic long requests_left = -1; /* of jansson, that succeed before one f
 static void *allocate(size_t size)
 {
     return requests_left >= 0 && requests_left-- == 0 ? NULL : malloc(size);
-}
-
-static int remove_one(const char *path, const struct stat *status, int kind,
-                      struct FTW *walk)
-{
-    (void)status;
-    (void)kind;
-    (void)walk;
-    return remove(path);
 }
 
 /* A run in which each tensor has a NaN from step 1 on. */
@@ -219,7 +209,7 @@ static void lines_that_are_missing_are_reported(void **state)
     }
     assert_int_equal(unlink(in(run, "findings.json")), 0); /* of an older version */
     assert_int_equal(verify(run).damaged, 0);
-    (void)nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    stream_remove(folder);
 }
 
 /* It wrote a line, and not its number. The next line has the next number. */
@@ -254,7 +244,7 @@ static void a_writer_may_die_between_both(void **state)
     assert_non_null(strstr(verify(run).last, "2 lines before"));
     (void)load(in(run, FINDINGS), text);
     assert_int_equal(count(text), n);
-    (void)nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    stream_remove(folder);
 }
 
 typedef struct fault {
@@ -312,7 +302,7 @@ static void later_findings_are_written(void **state)
         assert_int_equal(count(text), 1); /* how long it lasted */
         assert_non_null(strstr(text, "\"n\":1,"));
         assert_int_equal(verify(run).damaged, 0);
-        (void)nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+        stream_remove(folder);
     }
 }
 
@@ -344,7 +334,7 @@ static void a_live_reader_finds_no_damage(void **state)
         assert_int_equal(pthread_join(thread, &damaged), 0);
         assert_null(damaged);
     }
-    (void)nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    stream_remove(folder);
 }
 
 /* Bytes that this process has read so far; 0 where the system does not say. */
@@ -414,7 +404,7 @@ static uint64_t read_for(uint32_t tensors)
     assert_int_equal(count, tensors);
     sonde_rules_destroy(rules);
     sonde_catalogue_destroy(catalogue);
-    assert_int_equal(nftw(run, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
+    stream_remove(run);
     return before;
 }
 
@@ -454,7 +444,7 @@ static void other_numbers_stay(void **state)
         store(in(run, "findings.json"), numbers, size);
         *strchr(strstr(numbers, "NonFinite"), '}') = '\0';
     }
-    assert_int_equal(nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
+    stream_remove(folder);
 }
 
 int main(void)

@@ -1,235 +1,191 @@
 /*
- * test_given.c - a parameter that a user gives changes what a rule finds: each case is one
- * stream of evidence, judged with the default and with the given value.
+ * A parameter that a user gives changes what a rule finds: each stream of evidence is
+ * judged with the default and with given values. And the rules that need a choice of
+ * tensors: AllZero, TensorVariance, UnchangedTensor.
  */
 #include "rules/stream.h"
+
 #include "base/macros.h"
 
-enum { STEPS = 40 };
+enum { STEPS = 40, BATCH = 40, CLASSES = 4 };
 
-/* Finishes; whether the rule found anything. */
-static bool fires(stream *s)
+/* Weights grow by so many percent at each step. */
+static void grow(stream *s, int percent, int step)
 {
-    bool found = false;
+    for (uint32_t i = 0; i < 4; i++) {
+        float values[60];
 
-    sonde_rules_finish(s->rules);
-    found = stream_count(s) > 0;
-    stream_close(s);
-    return found;
-}
-
-/* --- WeightUpdateRatio -------------------------------------------------------------- */
-
-/* Weights grow by that factor at each step; training goes badly. */
-static bool grows(const char *rule, double factor)
-{
-    enum { LAYERS = 4, N = 60 };
-    uint32_t weights[LAYERS];
-    stream s;
-
-    stream_open_losing(&s, rule);
-    for (int i = 0; i < LAYERS; i++) {
-        char name[32];
-
-        (void)snprintf(name, sizeof name, "fc%d.weight", i + 1);
-        weights[i] = stream_declare(&s, name, SONDE_ROLE_WEIGHT, 6, 10);
-    }
-    stream_begin(&s);
-    for (int step = 0; step < STEPS; step++) {
-        for (int i = 0; i < LAYERS; i++) {
-            float values[N];
-
-            for (int k = 0; k < N; k++) {
-                values[k] = (float)((0.1 + 0.01 * k) * pow(factor, step));
-            }
-            stream_put(&s, weights[i], values);
+        for (int k = 0; k < 60; k++) {
+            values[k] = (float)((0.1 + 0.01 * k) * pow(1.0 + percent / 100.0, step));
         }
-        stream_end(&s);
+        stream_put(s, i, values);
     }
-    return fires(&s);
 }
 
-static void update_ratios(void **state)
+/* The first gradient shrinks, the second stays. */
+static void shrink(stream *s, int kind, int step)
 {
-    (void)state;
-    assert_false(grows("WeightUpdateRatio", 1.02));
-    assert_true(grows("WeightUpdateRatio:fast=0.005", 1.02));
-    assert_true(grows("WeightUpdateRatio:large_threshold=0.5,small_threshold=1e-9", 1.6));
-    assert_false(grows(
-        "WeightUpdateRatio:large_threshold=0.5,small_threshold=1e-30,epsilon=1e12", 1.6));
+    (void)kind;
+    stream_put_normal(s, 0, 0.0, step < 10 ? 1.0 : 1e-9);
+    stream_put_normal(s, 1, 0.0, 1.0);
 }
-
-/* --- VanishingGradient -------------------------------------------------------------- */
-
-/* The first gradient, of so many dimensions, shrinks to `to`; the second stays at 1. */
-static bool shrinks(const char *rule, int64_t columns, double to)
-{
-    uint32_t first = 0, second = 0;
-    stream s;
-
-    stream_open(&s, rule);
-    first = stream_declare(&s, "Gradient___fc1.weight", SONDE_ROLE_GRADIENT, 40, columns);
-    second = stream_declare(&s, "Gradient___fc2.weight", SONDE_ROLE_GRADIENT, 40, 3);
-    stream_begin(&s);
-    for (int step = 0; step < STEPS; step++) {
-        stream_put_normal(&s, first, 0.0, step < 10 ? 1.0 : to);
-        stream_put_normal(&s, second, 0.0, 1.0);
-        stream_end(&s);
-    }
-    return fires(&s);
-}
-
-static void vanishing_gradients(void **state)
-{
-    (void)state;
-    assert_true(shrinks("VanishingGradient", 5, 1e-9));
-    assert_false(shrinks("VanishingGradient:relative=1e-15,profile=0", 5, 1e-9));
-    assert_false(shrinks("VanishingGradient", 0, 1e-9));
-    assert_true(shrinks("VanishingGradient:biases=true", 0, 1e-9));
-}
-
-/* --- PoorWeightInitialization ------------------------------------------------------- */
 
 /* The loss does not change, and gradients lie within 0.02 of each other. */
-static bool stands(const char *rule)
+static void stand(stream *s, int kind, int step)
 {
-    uint32_t loss = 0, gradient = 0;
-    stream s;
+    float values[20];
 
-    stream_open(&s, rule);
-    loss = stream_declare(&s, "loss", SONDE_ROLE_LOSS, 0, 0);
-    gradient = stream_declare(&s, "Gradient___fc1.weight", SONDE_ROLE_GRADIENT, 4, 5);
-    stream_begin(&s);
-    for (int step = 0; step < STEPS; step++) {
-        float values[20];
-
-        for (int i = 0; i < 20; i++) {
-            values[i] = 0.001F * (float)i;
-        }
-        stream_put_all(&s, loss, 2.3F);
-        stream_put(&s, gradient, values);
-        stream_end(&s);
+    (void)kind;
+    (void)step;
+    for (int i = 0; i < 20; i++) {
+        values[i] = 0.001F * (float)i;
     }
-    return fires(&s);
+    stream_put_all(s, 0, 2.3F);
+    stream_put(s, 1, values);
 }
-
-static void ranges_of_gradients(void **state)
-{
-    (void)state;
-    assert_false(stands("PoorWeightInitialization"));
-    assert_true(stands("PoorWeightInitialization:distribution_range=0.1"));
-}
-
-/* --- LossNotDecreasing -------------------------------------------------------------- */
 
 /* The loss stays, another number falls. */
-static bool does_not_fall(const char *rule)
+static void another_falls(stream *s, int kind, int step)
 {
-    uint32_t loss = 0, other = 0;
-    stream s;
+    (void)kind;
+    stream_put_all(s, 0, 2.3F);
+    stream_put_all(s, 1, 2.3F / (float)(step + 1));
+}
 
-    stream_open(&s, rule);
-    loss = stream_declare(&s, "loss", SONDE_ROLE_LOSS, 0, 0);
-    other = stream_declare(&s, "error", SONDE_ROLE_SCALAR, 0, 0);
-    stream_begin(&s);
-    for (int step = 0; step < 300; step++) {
-        stream_put_all(&s, loss, 2.3F);
-        stream_put_all(&s, other, 2.3F / (float)(step + 1));
-        stream_end(&s);
+/* A third of class 1 are taken for class 0. */
+static void confuse(stream *s, int kind, int step)
+{
+    float label[BATCH], score[BATCH * CLASSES] = {0};
+
+    (void)kind;
+    s->at.mode = SONDE_MODE_EVAL;
+    for (int i = 0; i < BATCH; i++) {
+        const int n = step * BATCH + i, right = n % 4;
+
+        label[i] = (float)right;
+        score[i * CLASSES + (right == 1 && n % 3 == 0 ? 0 : right)] = 1.0F;
     }
-    return fires(&s);
-}
-
-static void losses_or_what_is_named(void **state)
-{
-    (void)state;
-    assert_true(does_not_fall("LossNotDecreasing"));
-    assert_false(does_not_fall(
-        "LossNotDecreasing:use_losses_collection=false,tensor_regex=error"));
-    assert_true(
-        does_not_fall("LossNotDecreasing:use_losses_collection=false,tensor_regex=loss"));
-}
-
-/* --- ClassImbalance and Confusion --------------------------------------------------- */
-
-/* Every tenth label is of class 3; a third of class 1 are taken for class 0. */
-static bool confuses(const char *rule, int steps)
-{
-    enum { BATCH = 40, CLASSES = 4 };
-    uint32_t labels = 0, scores = 0;
-    stream s;
-
-    stream_open(&s, rule);
-    labels = stream_declare(&s, "batch_labels", SONDE_ROLE_INPUT, BATCH, 0);
-    scores = stream_declare(&s, "loss_input_0", SONDE_ROLE_OUTPUT, BATCH, CLASSES);
-    s.at.mode = SONDE_MODE_EVAL;
-    stream_begin(&s);
-    for (int step = 0; step < steps; step++) {
-        float label[BATCH], score[BATCH * CLASSES] = {0};
-
-        for (int i = 0; i < BATCH; i++) {
-            const int n = step * BATCH + i, right = n % 4;
-
-            label[i] = (float)right;
-            score[i * CLASSES + (right == 1 && n % 3 == 0 ? 0 : right)] = 1.0F;
-        }
-        stream_put(&s, labels, label);
-        stream_put(&s, scores, score);
-        stream_end(&s);
-    }
-    return fires(&s);
-}
-
-static void collections_of_labels(void **state)
-{
-    (void)state;
-    assert_true(confuses("Confusion", 100));
-    assert_true(confuses("Confusion:labels_collection=inputs", 100));
-    assert_false(confuses("Confusion:labels_collection=weights", 100));
-    assert_true(confuses("Confusion:predictions_collection=outputs", 100));
-    assert_false(confuses("Confusion:predictions_collection=weights", 100));
+    stream_put(s, 0, label);
+    stream_put(s, 1, score);
 }
 
 /* One class has a hundredth of the labels. */
-static bool lacks(const char *rule)
+static void lack(stream *s, int kind, int step)
 {
-    enum { BATCH = 50 };
-    uint32_t labels = 0;
-    stream s;
+    float label[50];
 
-    stream_open(&s, rule);
-    labels = stream_declare(&s, "batch_labels", SONDE_ROLE_INPUT, BATCH, 0);
-    stream_begin(&s);
-    for (int step = 0; step < STEPS; step++) {
-        float label[BATCH];
-
-        for (int i = 0; i < BATCH; i++) {
-            label[i] = (float)(i == 0 && step % 2 == 0 ? 3 : i % 3);
-        }
-        stream_put(&s, labels, label);
-        stream_end(&s);
+    (void)kind;
+    for (int i = 0; i < 50; i++) {
+        label[i] = (float)(i == 0 && step % 2 == 0 ? 3 : i % 3);
     }
-    return fires(&s);
+    stream_put(s, 0, label);
 }
 
-static void labels_of_a_class(void **state)
+/* --- chosen tensors ------------------------------------------------------------------- */
+
+static void put_row(stream *s, double last)
 {
-    (void)state;
-    assert_true(lacks("ClassImbalance"));
-    assert_false(lacks("ClassImbalance:per_class=1000"));
-    assert_false(lacks("ClassImbalance:sure=9"));
+    const float values[8] = {0, 0, 0, 0, 0, 0, 0, (float)last};
+
+    stream_put(s, 0, values);
 }
+
+static void zero_from(stream *s, int from, int step)
+{
+    put_row(s, step < from ? 1.0 : 0.0);
+}
+
+/* From step 5 on its deviation is so many hundredths. */
+static void spread(stream *s, int hundredths, int step)
+{
+    stream_put_normal(s, 0, 3.0, step < 5 ? 1.0 : hundredths / 100.0);
+}
+
+/* From step 3 on it moves by so many billionths. */
+static void move(stream *s, int billionths, int step)
+{
+    put_row(s, 1.0 + (step < 3 ? step : 3 + 1e-9 * billionths * step));
+}
+
+static void what_is_missing_is_said(void **state)
+{
+    static const char *const bad[] = {"AllZero", "TensorVariance", "AllZero:threshold=5"};
+    sonde_rules *rules = NULL;
+    sonde_diag diag = {0};
+
+    (void)state;
+    assert_int_equal(sonde_rules_create(&rules, NULL), SONDE_OK);
+    for (size_t i = 0; i < SONDE_COUNT_OF(bad); i++) {
+        assert_int_equal(sonde_rules_add(rules, bad[i], &diag), SONDE_EINVAL);
+        assert_true(diag.expected[0] != '\0');
+    }
+    sonde_rules_destroy(rules);
+}
+
+#define WEIGHTS "4*weight fc#.weight 6 10"
+#define MATRIX "gradient Gradient___fc1.weight 40 5, gradient Gradient___fc2.weight 40 3"
+#define VECTOR "gradient Gradient___fc1.weight 40, gradient Gradient___fc2.weight 40 3"
+#define STANDING "loss loss, gradient Gradient___fc1.weight 4 5"
+#define NUMBERS "loss loss, scalar error"
+#define CLASSIFIER "input batch_labels 40, output loss_input_0 40 4"
+#define LABELS "input batch_labels 50"
+#define BOUNDS "TensorVariance:max_threshold=100,min_threshold=0.01"
+
+static const stream_case cases[] = {
+    {"2 % a step", "WeightUpdateRatio", WEIGHTS, grow, 2, STEPS, SILENT, .losing = true},
+    {"2 % a step is fast", "WeightUpdateRatio:fast=0.005", WEIGHTS, grow, 2, STEPS, FOUND,
+     .losing = true},
+    {"60 % a step is large", "WeightUpdateRatio:large_threshold=0.5,small_threshold=1e-9",
+     WEIGHTS, grow, 60, STEPS, FOUND, .losing = true},
+    {"60 % a step beside a large epsilon",
+     "WeightUpdateRatio:large_threshold=0.5,small_threshold=1e-30,epsilon=1e12", WEIGHTS,
+     grow, 60, STEPS, SILENT, .losing = true},
+    {"a matrix shrinks", "VanishingGradient", MATRIX, shrink, 0, STEPS, FOUND},
+    {"a matrix may shrink", "VanishingGradient:relative=1e-15,profile=0", MATRIX, shrink,
+     0, STEPS, SILENT},
+    {"a bias shrinks", "VanishingGradient", VECTOR, shrink, 0, STEPS, SILENT},
+    {"biases count", "VanishingGradient:biases=true", VECTOR, shrink, 0, STEPS, FOUND},
+    {"a usual range of gradients", "PoorWeightInitialization", STANDING, stand, 0, STEPS,
+     SILENT},
+    {"a given range of gradients", "PoorWeightInitialization:distribution_range=0.1",
+     STANDING, stand, 0, STEPS, FOUND},
+    {"the loss stays", "LossNotDecreasing", NUMBERS, another_falls, 0, 300, FOUND},
+    {"what is named falls",
+     "LossNotDecreasing:use_losses_collection=false,tensor_regex=error", NUMBERS,
+     another_falls, 0, 300, SILENT},
+    {"what is named stays",
+     "LossNotDecreasing:use_losses_collection=false,tensor_regex=loss", NUMBERS,
+     another_falls, 0, 300, FOUND},
+    {"confusion", "Confusion", CLASSIFIER, confuse, 0, 100, FOUND},
+    {"labels among inputs", "Confusion:labels_collection=inputs", CLASSIFIER, confuse, 0,
+     100, FOUND},
+    {"labels among weights", "Confusion:labels_collection=weights", CLASSIFIER, confuse,
+     0, 100, SILENT},
+    {"predictions among outputs", "Confusion:predictions_collection=outputs", CLASSIFIER,
+     confuse, 0, 100, FOUND},
+    {"predictions among weights", "Confusion:predictions_collection=weights", CLASSIFIER,
+     confuse, 0, 100, SILENT},
+    {"a class lacks labels", "ClassImbalance", LABELS, lack, 0, STEPS, FOUND},
+    {"there are too few labels", "ClassImbalance:per_class=1000", LABELS, lack, 0, STEPS,
+     SILENT},
+    {"it has to be sure", "ClassImbalance:sure=9", LABELS, lack, 0, STEPS, SILENT},
+    {"all are 0", "AllZero:tensor_regex=^mask", "other mask 8", zero_from, 4, 10, FOUND,
+     "mask", 4},
+    {"most are 0", "AllZero:tensor_regex=^mask,threshold=87.5", "other mask 8", zero_from,
+     1, 1, FOUND, "mask", 0},
+    {"one is not 0", "AllZero:collection_names=weights", "weight w 8", zero_from, 1, 1},
+    {"a variance of 1", BOUNDS, "weight w 30 30", spread, 100, 10},
+    {"a variance of 400", BOUNDS, "weight w 30 30", spread, 2000, 10, FOUND, "w", 5},
+    {"a variance of 0.0001", BOUNDS, "weight w 30 30", spread, 1, 10, FOUND, "w", 5},
+    {"a value moves", "UnchangedTensor", "weight w 8", move, 1000000, 10},
+    {"a value stays", "UnchangedTensor", "weight w 8", move, 0, 10, FOUND, "w", 5},
+    {"a value all but stays", "UnchangedTensor", "weight w 8", move, 1, 10, FOUND, "w",
+     5},
+};
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(update_ratios),
-        cmocka_unit_test(vanishing_gradients),
-        cmocka_unit_test(ranges_of_gradients),
-        cmocka_unit_test(losses_or_what_is_named),
-        cmocka_unit_test(collections_of_labels),
-        cmocka_unit_test(labels_of_a_class),
-    };
+    const struct CMUnitTest others[] = {cmocka_unit_test(what_is_missing_is_said)};
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return stream_main(cases, SONDE_COUNT_OF(cases), others, SONDE_COUNT_OF(others));
 }

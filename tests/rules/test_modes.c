@@ -5,6 +5,8 @@
  */
 #include "rules/stream.h"
 
+#include "base/macros.h"
+
 #include <sonde/observer.h>
 
 #include <stdbool.h>
@@ -21,21 +23,11 @@ static sonde_rule_account account_of(stream *s)
 }
 
 /* Two gradients, one of which becomes 0; all steps of a mode. */
-static void judge_gradients(stream *s, const char *rule, sonde_mode mode, int64_t first)
+static void gradients(stream *s, int mode, int step)
 {
-    uint32_t gone = 0, other = 0;
-
-    stream_open(s, rule);
-    gone = stream_declare(s, "Gradient___fc1.weight", SONDE_ROLE_GRADIENT, 10, 20);
-    other = stream_declare(s, "Gradient___fc2.weight", SONDE_ROLE_GRADIENT, 10, 20);
-    stream_begin(s);
-    s->at.mode = mode;
-    s->at.global_step = s->at.mode_step = first;
-    for (int step = 0; step < STEPS; step++) {
-        stream_put_normal(s, gone, 0.0, step >= GONE ? 0.0 : 1e-3);
-        stream_put_normal(s, other, 0.0, 1e-3);
-        stream_end(s);
-    }
+    s->at.mode = (sonde_mode)mode;
+    stream_put_normal(s, 0, 0.0, step >= GONE ? 0.0 : 1e-3);
+    stream_put_normal(s, 1, 0.0, 1e-3);
 }
 
 static void global_alone_is_training(void **state)
@@ -45,7 +37,14 @@ static void global_alone_is_training(void **state)
     int64_t first = 0, last = 0;
 
     (void)state;
-    judge_gradients(&s, "VanishingGradient", SONDE_MODE_GLOBAL, 0);
+    stream_open(&s, "VanishingGradient");
+    (void)stream_declare(&s, "Gradient___fc1.weight", SONDE_ROLE_GRADIENT, 10, 20);
+    (void)stream_declare(&s, "Gradient___fc2.weight", SONDE_ROLE_GRADIENT, 10, 20);
+    stream_begin(&s);
+    for (int step = 0; step < STEPS; step++) {
+        gradients(&s, SONDE_MODE_GLOBAL, step);
+        stream_end(&s);
+    }
     found = stream_expect(&s, "Gradient___fc1.weight", GONE + 2);
     assert_int_equal(found.mode, SONDE_MODE_GLOBAL);
     assert_true(account_of(&s).judged);
@@ -76,40 +75,13 @@ static void global_beside_training_is_not(void **state)
     stream_close(&s);
 }
 
-static void without_a_step_of_its_mode_it_did_not_judge(void **state)
-{
-    stream s;
-    sonde_rule_account account;
-
-    (void)state;
-    judge_gradients(&s, "VanishingGradient", SONDE_MODE_EVAL, 0);
-    account = account_of(&s);
-    assert_false(account.judged);
-    assert_int_equal(account.steps, 0);
-    assert_string_equal(account.lacked, "no vital signs of gradients were recorded");
-    stream_close(&s);
-}
-
 /* The evidence is there, but of another mode than that of the step that a rule judges. */
-static void evidence_in_another_mode_is_no_judgement(void **state)
+static void predictions(stream *s, int kind, int step)
 {
-    stream s;
-    uint32_t loss = 0;
-    sonde_rule_account account;
-
-    (void)state;
-    stream_open(&s, "Overfit");
-    loss = stream_declare(&s, "loss", SONDE_ROLE_LOSS, 0, 0);
-    stream_begin(&s);
-    s.at.mode = SONDE_MODE_PREDICT;
-    for (int step = 0; step < STEPS; step++) {
-        stream_put_all(&s, loss, 1.0F);
-        stream_end(&s);
-    }
-    account = account_of(&s);
-    assert_false(account.judged);
-    assert_true(account.lacked[0] != '\0');
-    stream_close(&s);
+    (void)kind;
+    (void)step;
+    s->at.mode = SONDE_MODE_PREDICT;
+    stream_put_all(s, 0, 1.0F);
 }
 
 /* A loop that sets no mode, judged in its own process. */
@@ -167,15 +139,21 @@ static void in_process_global_is_training(void **state)
     sonde_catalogue_destroy(catalogue);
 }
 
+static const stream_case cases[] = {
+    {"without a step of its mode it did not judge", "VanishingGradient",
+     "2*gradient Gradient___fc#.weight 10 20", gradients, SONDE_MODE_EVAL, STEPS, SILENT,
+     .lacks = "no vital signs of gradients were recorded"},
+    {"evidence in another mode is no judgement", "Overfit", "loss loss", predictions, 0,
+     STEPS, SILENT, .lacks = ""},
+};
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
+    const struct CMUnitTest others[] = {
         cmocka_unit_test(global_alone_is_training),
         cmocka_unit_test(global_beside_training_is_not),
-        cmocka_unit_test(without_a_step_of_its_mode_it_did_not_judge),
-        cmocka_unit_test(evidence_in_another_mode_is_no_judgement),
         cmocka_unit_test(in_process_global_is_training),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return stream_main(cases, SONDE_COUNT_OF(cases), others, SONDE_COUNT_OF(others));
 }

@@ -257,7 +257,7 @@ static void three_ways(const recorded *asked)
     pthread_t trains, follows;
     program self;
 
-    sources_remove(run);
+    stream_remove(run);
     program_open(&self, asked, inside);
     assert_int_equal(pthread_create(&trains, NULL, train, &self), 0);
     assert_int_equal(pthread_create(&follows, NULL, judge_live, live), 0);
@@ -345,6 +345,6 @@ int main(void)
     }
     (void)snprintf(run, sizeof run, "%s/run", folder);
     failed = cmocka_run_group_tests(tests, NULL, NULL);
-    sources_remove(folder);
+    stream_remove(folder);
     return failed;
 }

@@ -5,6 +5,8 @@
 #include "rules/progress.h"
 #include "rules/stream.h"
 
+#include "base/macros.h"
+
 enum { ROWS = 32, COLUMNS = 8 };
 enum { NOTHING = -1, NOTE, WARNING, ERROR };
 
@@ -173,31 +175,6 @@ static void losses_of_evaluation_decide_nothing(void **state)
     assert_int_equal(dead("test/loss", "CrossEntropyLoss_output_0"), NOTE);
 }
 
-/* Two tasks in turn: each step has a loss of one of them. */
-static void losses_in_turn_are_parts(void **state)
-{
-    stream s;
-    uint32_t relu = 0, losses[2] = {0};
-    size_t count = 0;
-
-    (void)state;
-    stream_open(&s, "DeadRelu");
-    relu = stream_declare(&s, "relu_output_0", SONDE_ROLE_ACTIVATION, ROWS, COLUMNS);
-    losses[0] = stream_declare(&s, "first_loss", SONDE_ROLE_LOSS, 0, 0);
-    losses[1] = stream_declare(&s, "second_loss", SONDE_ROLE_LOSS, 0, 0);
-    stream_begin(&s);
-    for (int step = 0; step < 60; step++) {
-        stream_put_all(&s, relu, 0.0F);
-        stream_put_all(&s, losses[step % 2],
-                       step % 2 == 0 ? 1.0F : 8.0F * expf(0.05F * (float)step));
-        stream_end(&s);
-    }
-    sonde_rules_finish(s.rules);
-    assert_int_equal(sonde_rules_findings(s.rules, &count)[0].severity, NOTE);
-    assert_int_equal(count, 1);
-    stream_close(&s);
-}
-
 /* A program that only predicts may never end. */
 static void without_training_a_finding_does_not_wait_for_the_end(void **state)
 {
@@ -260,36 +237,23 @@ static void a_layer_that_wakes_is_cleared_by_vital_signs_alone(void **state)
 }
 
 /* A gradient that is tiny before and after it jumps, with others that explode. */
-static void a_gradient_that_wakes_hides_no_spike(void **state)
+static void wakes(stream *s, int kind, int step)
 {
-    stream s;
-    uint32_t ids[6];
-    size_t count = 0;
-    const sonde_finding *found = NULL;
+    (void)kind;
+    for (uint32_t i = 0; i < 6; i++) {
+        const double small = i == 0 ? 1e-12 : 0.1;
 
-    (void)state;
-    stream_open_losing(&s, "GradientSpike");
-    for (int i = 0; i < 6; i++) {
-        char name[32];
-
-        (void)snprintf(name, sizeof name, "gradient/fc%d.weight", i);
-        ids[i] = stream_declare(&s, name, SONDE_ROLE_GRADIENT, ROWS, COLUMNS);
+        stream_put_normal(s, i, 0.0, step < 20 ? small : (i == 0 ? 1e-3 : 5e3));
     }
-    stream_begin(&s);
-    for (int step = 0; step < 40; step++) {
-        for (int i = 0; i < 6; i++) {
-            const double small = i == 0 ? 1e-12 : 0.1;
+}
 
-            stream_put_normal(&s, ids[i], 0.0, step < 20 ? small : (i == 0 ? 1e-3 : 5e3));
-        }
-        stream_end(&s);
-    }
-    sonde_rules_finish(s.rules);
-    found = sonde_rules_findings(s.rules, &count);
-    assert_int_equal(count, 1);
-    assert_string_not_equal(found[0].tensor, "gradient/fc0.weight");
-    assert_int_equal(found[0].severity, ERROR);
-    stream_close(&s);
+/* Two tasks in turn: each step has a loss of one of them. */
+static void in_turn(stream *s, int kind, int step)
+{
+    (void)kind;
+    stream_put_all(s, 0, 0.0F);
+    stream_put_all(s, 1 + (uint32_t)(step % 2),
+                   step % 2 == 0 ? 1.0F : 8.0F * expf(0.05F * (float)step));
 }
 
 /* A spike waits; the loss breaks two steps later. What broke first has no cause. */
@@ -323,9 +287,18 @@ static void a_suspicion_does_not_follow_from_what_came_later(void **state)
     stream_close(&s);
 }
 
+static const stream_case cases[] = {
+    {"losses in turn are parts", "DeadRelu",
+     "activation relu_output_0 32 8, loss first_loss, loss second_loss", in_turn, 0, 60,
+     NOTED, "relu_output_0", 2},
+    {"a gradient that wakes hides no spike", "GradientSpike",
+     "6*gradient gradient/fc#.weight 32 8", wakes, 0, 40, FAILED, "gradient/fc2.weight",
+     23, .losing = true},
+};
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
+    const struct CMUnitTest others[] = {
         cmocka_unit_test(a_long_wait_is_judged_by_the_last_losses),
         cmocka_unit_test(a_mark_before_any_loss_has_the_level_of_the_first),
         cmocka_unit_test(a_fall_among_noise_is_no_standstill),
@@ -333,12 +306,10 @@ int main(void)
         cmocka_unit_test(names_of_layers_tell_of_losses_that_need_not_fall),
         cmocka_unit_test(losses_that_are_not_seen_decide_nothing),
         cmocka_unit_test(losses_of_evaluation_decide_nothing),
-        cmocka_unit_test(losses_in_turn_are_parts),
         cmocka_unit_test(without_training_a_finding_does_not_wait_for_the_end),
         cmocka_unit_test(a_layer_that_wakes_is_cleared_by_vital_signs_alone),
-        cmocka_unit_test(a_gradient_that_wakes_hides_no_spike),
         cmocka_unit_test(a_suspicion_does_not_follow_from_what_came_later),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return stream_main(cases, SONDE_COUNT_OF(cases), others, SONDE_COUNT_OF(others));
 }

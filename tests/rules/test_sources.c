@@ -3,7 +3,7 @@
  * the same findings with the same ids; files of findings; bad rules and parameters.
  * tsan: yes
  */
-#include "rules/stream.h"
+#include "rules/sources.h"
 #include "base/macros.h"
 #include "base/random.h"
 
@@ -11,7 +11,6 @@
 
 #include <sonde/recorder.h>
 
-#include <ftw.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -20,29 +19,6 @@ enum { WEIGHT, GRADIENT, LAST, TENSORS };
 
 static const char *const names[TENSORS] = {"fc1.weight", "Gradient___fc1.weight",
                                            "Gradient___fc2.weight"};
-
-static int remove_one(const char *path, const struct stat *status, int kind,
-                      struct FTW *walk)
-{
-    (void)status;
-    (void)kind;
-    (void)walk;
-    return remove(path);
-}
-
-static void remove_folder(const char *path)
-{
-    (void)nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-}
-
-static void ok(sonde_err err, const sonde_diag *diag)
-{
-    char line[SONDE_DIAG_LINE];
-
-    if (err != SONDE_OK) {
-        fail_msg("%s", sonde_diag_line(diag, line, sizeof line));
-    }
-}
 
 /* A producer whose first gradient becomes tiny, and whose last turns NaN in the end. */
 typedef struct producer {
@@ -254,7 +230,7 @@ static void three_ways_find_the_same(void **state)
     sonde_rules_destroy(beside);
     sonde_rules_destroy(later);
     sonde_rules_destroy(again);
-    remove_folder(folder);
+    stream_remove(folder);
 }
 
 /* The same producer twice, and once with another value at one step. */
@@ -294,7 +270,7 @@ static void runs_that_differ_are_found(void **state)
         }
         sonde_rules_destroy(rules);
     }
-    remove_folder(folder);
+    stream_remove(folder);
 }
 
 static void a_run_that_stalls_is_given_up(void **state)
@@ -320,7 +296,7 @@ static void a_run_that_stalls_is_given_up(void **state)
     sonde_trial_close(trial);
     sonde_rules_destroy(rules);
     producer_close(&self);
-    remove_folder(folder);
+    stream_remove(folder);
 }
 
 static void bad_rules_are_refused(void **state)
@@ -428,7 +404,7 @@ static void judging_can_be_stopped(void **state)
     assert_int_equal(sonde_rules_write_to(rules, NULL, &diag), SONDE_EINVAL);
     sonde_trial_close(trial);
     sonde_rules_destroy(rules);
-    remove_folder(folder);
+    stream_remove(folder);
 }
 
 /* Every allocation of creating rules and beginning fails in turn. */
@@ -542,7 +518,7 @@ static void judging_without_memory_is_an_error(void **state)
     }
     assert_true(n > 100);
     sonde_rules_destroy(whole);
-    remove_folder(folder);
+    stream_remove(folder);
 }
 
 static void ids_depend_on_what_was_found_alone(void **state)

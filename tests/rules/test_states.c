@@ -5,12 +5,13 @@
  */
 #include "rules/stream.h"
 
+#include "base/macros.h"
+
 #include <sonde/actions.h>
 
-#include <ftw.h>
 #include <unistd.h>
 
-enum { ROWS = 32, COLUMNS = 8, N = ROWS * COLUMNS, STEPS = 160 };
+enum { ROWS = 32, COLUMNS = 8, STEPS = 160 };
 enum { STAYS_LOW, RELAPSES, NEVER_FELL, FALLS_LATE, COURSES };
 
 static double loss_at(int course, int step)
@@ -76,15 +77,6 @@ static sonde_finding judge(int course, const char *run, heard *all)
     return found;
 }
 
-static int remove_one(const char *path, const struct stat *status, int kind,
-                      struct FTW *walk)
-{
-    (void)status;
-    (void)kind;
-    (void)walk;
-    return remove(path);
-}
-
 static size_t count_lines(const char *run, const char *part)
 {
     char path[128], line[8192];
@@ -132,7 +124,7 @@ static void a_note_rises_when_training_goes_badly_later(void **state)
         (void)judge(course, run, &all); /* says nothing new */
         assert_int_equal(count_lines(run, "\"id\""), 4);
     }
-    assert_int_equal(nftw(run, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
+    stream_remove(run);
 }
 
 static void an_error_is_resolved_when_training_goes_well_after_all(void **state)
@@ -150,77 +142,37 @@ static void an_error_is_resolved_when_training_goes_well_after_all(void **state)
         assert_int_equal(found.resolved_step > 0, course == FALLS_LATE);
     }
     assert_int_equal(count_lines(run, "\"resolved_step\":"), 1);
-    assert_int_equal(nftw(run, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
+    stream_remove(run);
 }
 
 /* --- what needs no loss ---------------------------------------------------------------- */
 
 enum { LAYERS = 4 };
 
-/* Layer fc<cut> requires a gradient and has none. used: its output is seen, as those of the
- * others are; teacher: a copy without gradients follows the layers. From step `from` on the
- * trained layers stay, though they have gradients. */
-static void train(stream *s, int cut, bool used, bool teacher, int from)
+/* The first layer requires a gradient and has none; all get one; all get one and do not
+ * change from step 30 on, and a copy without gradients follows them. */
+enum { CUT, TEACHER };
+
+static void train(stream *s, int kind, int step)
 {
-    uint32_t weight[2 * LAYERS], gradient[LAYERS], output[LAYERS];
-    float w = 1.0F, follows = 1.0F;
+    float *w = s->values[0], *follows = s->values[1];
 
-    stream_open(s, "FrozenParameter");
-    for (int i = 0; i < 2 * LAYERS; i++) {
-        char name[64];
+    *w = step == 0 ? 1.0F : *w;
+    *follows = step == 0 ? 1.0F : *follows;
+    *w -= kind == CUT || step < 30 ? 0.01F : 0.0F;
+    *follows += 0.1F * (*w - *follows);
+    for (uint32_t i = 0; i < LAYERS; i++) {
+        const bool cut = kind == CUT && i == 0;
 
-        (void)snprintf(name, sizeof name, "%sfc%d.weight", i < LAYERS ? "" : "slow.",
-                       i % LAYERS);
-        weight[i] = stream_declare(s, name, SONDE_ROLE_WEIGHT, 4, 4);
-        if (i < LAYERS) {
-            (void)snprintf(name, sizeof name, "gradient/fc%d.weight", i);
-            gradient[i] = stream_declare(s, name, SONDE_ROLE_GRADIENT, 4, 4);
-            (void)snprintf(name, sizeof name, "%s%d_output_0",
-                           used || i != cut ? "fc" : "other", i);
-            output[i] = stream_declare(s, name, SONDE_ROLE_ACTIVATION, 4, 4);
+        stream_put_all(s, 3 * i, cut ? 1.0F : *w);
+        stream_put_all(s, 3 * i + 2, 1.0F);
+        if (!cut) {
+            stream_put_all(s, 3 * i + 1, 1.0F + 0.1F * stream_normal(s));
+        }
+        if (kind == TEACHER) {
+            stream_put_all(s, 3 * LAYERS + i, *follows);
         }
     }
-    stream_begin(s);
-    for (int step = 0; step < 60; step++) {
-        w -= step < from ? 0.01F : 0.0F;
-        follows += 0.1F * (w - follows);
-        for (int i = 0; i < LAYERS; i++) {
-            stream_put_all(s, weight[i], i == cut ? 1.0F : w);
-            stream_put_all(s, output[i], 1.0F);
-            if (i != cut) {
-                stream_put_all(s, gradient[i], 1.0F + 0.1F * stream_normal(s));
-            }
-            if (teacher) {
-                stream_put_all(s, weight[LAYERS + i], follows);
-            }
-        }
-        stream_end(s);
-    }
-}
-
-static void a_weight_that_requires_a_gradient_gets_one(void **state)
-{
-    stream s;
-
-    (void)state;
-    for (int used = 0; used < 2; used++) {
-        train(&s, 0, used == 1, false, 60);
-        assert_int_equal(stream_expect(&s, "fc0.weight", 40).severity,
-                         used ? SONDE_SEVERITY_WARNING : SONDE_SEVERITY_NOTE);
-        stream_close(&s);
-    }
-}
-
-static void a_teacher_does_not_hide_that_nothing_changes(void **state)
-{
-    stream s;
-
-    (void)state;
-    train(&s, -1, true, true, 30);
-    assert_true(stream_count(&s) > 0);
-    assert_int_equal(sonde_rules_findings(s.rules, &(size_t){0})->severity,
-                     SONDE_SEVERITY_ERROR);
-    stream_close(&s);
 }
 
 /* A layer of dead units and a loss that rises: declared as one that need not fall, or not.
@@ -269,142 +221,75 @@ static void a_program_declares_that_a_loss_need_not_fall(void **state)
 }
 
 /* The losses fall; from step 60 on they are those of the beginning again, or lower. */
-static void a_loss_that_returns_to_its_first_level_is_found(void **state)
+static void returns(stream *s, int lower, int step)
 {
-    (void)state;
-    for (int lost = 0; lost < 3; lost++) {
-        stream s;
-        uint32_t loss = 0;
+    const double fallen = step < 60 ? step / 60.0 * 0.4 : lower ? 0.3 : 0.0;
 
-        stream_open(&s, "LossSpike");
-        loss =
-            stream_declare(&s, lost == 2 ? "actor_loss" : "loss", SONDE_ROLE_LOSS, 0, 0);
-        stream_begin(&s);
-        for (int step = 0; step < 100; step++) {
-            const double fallen = fmin(step, 60) / 60.0 * 0.4;
-
-            stream_put_all(&s, loss,
-                           (float)(2.5 * (1.0 - (step < 60   ? fallen
-                                                 : lost == 0 ? 0.3
-                                                             : 0.0)) +
-                                   0.02 * (double)stream_normal(&s)));
-            stream_end(&s);
-        }
-        if (lost == 1) {
-            assert_int_equal(stream_expect(&s, "loss", 74).severity,
-                             SONDE_SEVERITY_WARNING);
-        } else {
-            stream_expect_clean(&s);
-        }
-        stream_close(&s);
-    }
+    stream_put_all(s, 0, (float)(2.5 * (1.0 - fallen) + 0.02 * (double)stream_normal(s)));
 }
 
 /* The loss returns to its first level in one step, and weights move as before (the next
  * task of continual learning), or jump. */
-static void a_next_task_is_no_warning(void **state)
+static void next_task(stream *s, int jumps, int step)
 {
-    (void)state;
-    for (int jump = 0; jump < 2; jump++) {
-        stream s;
-        uint32_t loss = 0, weight = 0;
-        float w = 1.0F;
+    float *w = s->values[0];
 
-        stream_open(&s, "LossSpike");
-        loss = stream_declare(&s, "loss", SONDE_ROLE_LOSS, 0, 0);
-        weight = stream_declare(&s, "fc.weight", SONDE_ROLE_WEIGHT, 4, 4);
-        stream_begin(&s);
-        for (int step = 0; step < 100; step++) {
-            const double fallen = step < 60 ? step / 60.0 * 0.4 : 0.0;
-
-            w += jump && step == 59 ? 1.0F : 0.01F;
-            stream_put_all(
-                &s, loss,
-                (float)(2.5 * (1.0 - fallen) + 0.02 * (double)stream_normal(&s)));
-            stream_put_all(&s, weight, w);
-            stream_end(&s);
-        }
-        assert_int_equal(stream_expect(&s, "loss", 74).severity,
-                         jump ? SONDE_SEVERITY_WARNING : SONDE_SEVERITY_NOTE);
-        stream_close(&s);
-    }
-}
-
-/* Gradients of which each has one more in it than the one before; or that grow. */
-static void sums_of_equal_gradients_are_found(void **state)
-{
-    (void)state;
-    for (int sums = 0; sums < 2; sums++) {
-        stream s;
-        uint32_t gradient = 0;
-        float g[N], mean[N];
-
-        stream_open(&s, "MissingZeroGrad");
-        gradient =
-            stream_declare(&s, "gradient/fc.weight", SONDE_ROLE_GRADIENT, ROWS, COLUMNS);
-        stream_begin(&s);
-        for (int i = 0; i < N; i++) {
-            mean[i] = stream_normal(&s);
-            g[i] = 0.0F;
-        }
-        for (int step = 0; step < 8; step++) {
-            for (int i = 0; i < N; i++) {
-                g[i] = sums ? g[i] + mean[i] * (1.0F + 0.02F * stream_normal(&s))
-                            : mean[i] * powf(1.3F, (float)step);
-            }
-            stream_put(&s, gradient, g);
-            stream_end(&s);
-        }
-        sonde_rules_finish(s.rules);
-        assert_int_equal(stream_count(&s), sums);
-        stream_close(&s);
-    }
+    returns(s, 0, step);
+    *w += jumps && step == 59 ? 1.0F : 0.01F;
+    stream_put_all(s, 1, 1.0F + *w);
 }
 
 /* A bias whose gradient is 0 but for rounding, beside weights of 1: or alone. */
-static void what_is_negligible_may_jump(void **state)
+static void negligible(stream *s, int alone, int step)
 {
-    (void)state;
-    for (int alone = 0; alone < 2; alone++) {
-        stream s;
-        uint32_t bias = 0, weight = 0;
+    float b[64];
 
-        stream_open(&s, "UpdateSpike");
-        bias = stream_declare(&s, "k_lin.bias", SONDE_ROLE_BIAS, 64, 0);
-        weight = stream_declare(&s, "k_lin.weight", SONDE_ROLE_WEIGHT, 8, 8);
-        stream_begin(&s);
-        for (int step = 0; step < 30; step++) {
-            float b[64];
-
-            for (int i = 0; i < 64; i++) {
-                b[i] = 1e-7F * (1.0F + 0.001F * (float)((i + step) % 7));
-            }
-            b[5] = step >= 20 ? 1e-5F : b[5];
-            stream_put(&s, bias, b);
-            if (!alone) {
-                stream_put_normal(&s, weight, 0.0, 1.0);
-            }
-            stream_end(&s);
-        }
-        sonde_rules_finish(s.rules);
-        assert_int_equal(stream_count(&s), alone);
-        stream_close(&s);
+    for (int i = 0; i < 64; i++) {
+        b[i] = 1e-7F * (1.0F + 0.001F * (float)((i + step) % 7));
+    }
+    b[5] = step >= 20 ? 1e-5F : b[5];
+    stream_put(s, 0, b);
+    if (!alone) {
+        stream_put_normal(s, 1, 0.0, 1.0);
     }
 }
 
+#define LAYER(name, output)                                                              \
+    "weight " name ".weight 4 4 + gradient gradient/" name                               \
+    ".weight 4 4 + activation " output "_output_0 4 4"
+#define BIAS "bias k_lin.bias 64, weight k_lin.weight 8 8"
+
+static const stream_case cases[] = {
+    {"a weight of a layer that is used gets no gradient", "FrozenParameter",
+     LAYER("stem", "stem") ", 3*" LAYER("fc#", "fc#"), train, CUT, 60, WARNED,
+     "stem.weight", 40},
+    {"a weight of a layer that is not used gets no gradient", "FrozenParameter",
+     LAYER("stem", "other") ", 3*" LAYER("fc#", "fc#"), train, CUT, 60, NOTED,
+     "stem.weight", 40},
+    {"a teacher does not hide that nothing changes", "FrozenParameter",
+     "4*" LAYER("fc#", "fc#") ", 4*weight slow.fc#.weight 4 4", train, TEACHER, 60,
+     FAILED},
+    {"a loss rises, but not to its first level", "LossSpike", "loss loss", returns, 1,
+     100},
+    {"a loss returns to its first level", "LossSpike", "loss loss", returns, 0, 100,
+     WARNED, "loss", 74},
+    {"the loss of an actor returns", "LossSpike", "loss actor_loss", returns, 0, 100},
+    {"a next task is no warning", "LossSpike", "loss loss, weight fc.weight 4 4",
+     next_task, 0, 100, NOTED, "loss", 74},
+    {"a loss returns as weights jump", "LossSpike", "loss loss, weight fc.weight 4 4",
+     next_task, 1, 100, WARNED, "loss", 74},
+    {"what is negligible may jump", "UpdateSpike", BIAS, negligible, 0, 30, SILENT},
+    {"what is alone is not negligible", "UpdateSpike", BIAS, negligible, 1, 30, FOUND,
+     .findings = 1},
+};
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
+    const struct CMUnitTest others[] = {
         cmocka_unit_test(a_note_rises_when_training_goes_badly_later),
         cmocka_unit_test(an_error_is_resolved_when_training_goes_well_after_all),
         cmocka_unit_test(a_program_declares_that_a_loss_need_not_fall),
-        cmocka_unit_test(a_weight_that_requires_a_gradient_gets_one),
-        cmocka_unit_test(a_teacher_does_not_hide_that_nothing_changes),
-        cmocka_unit_test(a_loss_that_returns_to_its_first_level_is_found),
-        cmocka_unit_test(a_next_task_is_no_warning),
-        cmocka_unit_test(sums_of_equal_gradients_are_found),
-        cmocka_unit_test(what_is_negligible_may_jump),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return stream_main(cases, SONDE_COUNT_OF(cases), others, SONDE_COUNT_OF(others));
 }

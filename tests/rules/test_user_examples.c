@@ -4,18 +4,7 @@
  */
 #include "rules/user.h"
 
-#include <ftw.h>
-
 static char folder[] = "/tmp/sonde_examples_XXXXXX";
-
-static int remove_one(const char *path, const struct stat *status, int kind,
-                      struct FTW *walk)
-{
-    (void)status;
-    (void)kind;
-    (void)walk;
-    return remove(path);
-}
 
 /* Copies the examples and runs the line "cc ..." of the one in C. */
 static bool build(void)
@@ -123,6 +112,6 @@ int main(void)
     if (build()) {
         failed = cmocka_run_group_tests(tests, NULL, NULL);
     }
-    (void)nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    stream_remove(folder);
     return failed;
 }

@@ -190,7 +190,7 @@ static void make_run(sonde_rules *inside, sonde_rules *live)
     pthread_t trains, follows;
     producer self;
 
-    sources_remove(run);
+    stream_remove(run);
     producer_open(&self, inside);
     assert_int_equal(pthread_create(&trains, NULL, produce_slowly, &self), 0);
     assert_int_equal(pthread_create(&follows, NULL, judge_live, live), 0);
@@ -242,6 +242,6 @@ int main(void)
     (void)snprintf(run, sizeof run, "%s/run", folder);
     (void)snprintf(lua_path, sizeof lua_path, "%s/mirror.lua", folder);
     failed = cmocka_run_group_tests(tests, NULL, NULL);
-    sources_remove(folder);
+    stream_remove(folder);
     return failed;
 }

@@ -3,7 +3,7 @@
 . "$(dirname "$0")/lib.sh"
 run=s3://bucket/runs/a
 
-train "$run" --out out-1 --save-every 5
+train "$run" --out out-1 --record-every 5
 
 # --- what passes: 500, 503, resets, bodies that are cut off, slowness
 for what in 500 503 reset cut slow; do
@@ -15,7 +15,7 @@ done
 fault 500 'PUT%20runs/b/w0000/seg' 2
 fault reset 'PUT%20runs/b/w0000/st' 2
 fault 503 'PUT%20runs/b/run' 1
-train s3://bucket/runs/b --out out-2 --save-every 5
+train s3://bucket/runs/b --out out-2 --record-every 5
 [ ! -s "$err" ] || fail "writing: $(cat "$err")"
 run 0 "$sonde" verify s3://bucket/runs/b
 

@@ -6,7 +6,7 @@ run=s3://bucket/runs/a
 printf 'every: 1\nsegment_seconds: 1000\n' >whole.yaml
 
 # --- in parts, whose ETag is no MD5 of the object; then in chunks
-SONDE_S3_PART_BYTES=1000000 train $run --out out-1 --hook-config whole.yaml
+SONDE_S3_PART_BYTES=1000000 train $run --out out-1 --record-config whole.yaml
 store GET log >log
 grep -q 'partNumber=2' log || fail "no parts: $(cat log)"
 run 0 "$sonde" verify $run
@@ -43,7 +43,7 @@ grep -o '"id": *"[0-9a-f]*"' "$out" >old
 for key in $(store GET keys | grep '^runs/b/'); do
     store DELETE "object?key=$key"
 done
-train s3://bucket/runs/b --out out-2 --save-every 3
+train s3://bucket/runs/b --out out-2 --record-every 3
 run 0 "$sonde" verify s3://bucket/runs/b
 run 0 "$sonde" ls s3://bucket/runs/b --format json
 grep -o '"id": *"[0-9a-f]*"' "$out" >new
@@ -52,7 +52,7 @@ grep -o '"id": *"[0-9a-f]*"' "$out" >new
 # --- a follower of a run in which nothing happens asks for its states alone
 printf 'segment_seconds: 0.2\nevery: 20\n' >fast.yaml
 "$sonde" train --data data --epochs 100000 --rules none --no-pictures --quiet --out out-4 \
-    --record s3://bucket/runs/live --hook-config fast.yaml >train.out 2>&1 &
+    --record s3://bucket/runs/live --record-config fast.yaml >train.out 2>&1 &
 job=$!
 trap 'kill -9 $job $tail $server 2>/dev/null; wait; rm -rf "$work"' EXIT
 until "$sonde" ls s3://bucket/runs/live --names >/dev/null 2>&1; do

@@ -6,7 +6,7 @@ printf 'segment_seconds: 0.2\nevery: 20\n' >fast.yaml
 run=s3://bucket/runs/live
 
 "$sonde" data synth --out data --train 400 --test 100 --quiet
-"$sonde" train --data data --epochs 100000 --rules none --no-pictures --quiet --out out --record $run --hook-config fast.yaml >train.out 2>&1 &
+"$sonde" train --data data --epochs 100000 --rules none --no-pictures --quiet --out out --record $run --record-config fast.yaml >train.out 2>&1 &
 job=$!
 trap 'kill $job $server 2>/dev/null; wait; rm -rf "$work"' EXIT
 until "$sonde" ls $run --names >/dev/null 2>&1; do

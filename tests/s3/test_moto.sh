@@ -29,9 +29,9 @@ request PUT /bucket
 
 # --- a run, in one piece and in parts
 printf 'every: 1\n' >whole.yaml
-train local --out out1 --hook-config whole.yaml --seed 3
+train local --out out1 --record-config whole.yaml --seed 3
 export SONDE_S3_PART_BYTES=5242880
-train s3://bucket/runs/first --out out2 --hook-config whole.yaml --seed 3
+train s3://bucket/runs/first --out out2 --record-config whole.yaml --seed 3
 [ ! -s "$err" ] || fail "recording warns: $(cat "$err")"
 for command in 'ls RUN --names' 'verify RUN' 'show RUN fc2.bias --format json' 'query RUN @loss --stat mean' 'tail RUN'; do
     for place in local s3://bucket/runs/first; do

@@ -18,11 +18,11 @@ values() { # of a run
 }
 
 # --- away from the first segment on, back when training is over
-train local --out out1 --hook-config fast.yaml --epochs 4
+train local --out out1 --record-config fast.yaml --epochs 4
 fault outage 'PUT%20runs/a/w0000' 1
 : >"$err"
 end_outage 'PUT%20runs/a/w0000' 'the run waits in' "$err" &
-train s3://bucket/runs/a --out out2 --hook-config fast.yaml --epochs 4
+train s3://bucket/runs/a --out out2 --record-config fast.yaml --epochs 4
 wait $!
 grep -q 'the run waits in ' "$err" || fail "the outage is not told: $(cat "$err")"
 grep -q 'is written again after' "$err" || fail "its end is not told: $(cat "$err")"
@@ -33,7 +33,7 @@ grep -q 'is written again after' "$err" || fail "its end is not told: $(cat "$er
 fault outage 'PUT%20runs/b/w0000' 1
 : >"$err"
 end_outage 'PUT%20runs/b/w0000' '"disk_full": *[1-9]' '.cache/s3-spool/*/run/w0000/state.json' &
-SONDE_SPOOL_BYTES=200000 train s3://bucket/runs/b --out out2 --hook-config impatient.yaml --epochs 30
+SONDE_SPOOL_BYTES=200000 train s3://bucket/runs/b --out out2 --record-config impatient.yaml --epochs 30
 wait $!
 grep -q 'records were lost to a full ring, [1-9][0-9]* to a full disk' "$err" || fail "no loss: $(cat "$err")"
 lost=$(sed -n 's/.*full ring, \([0-9]*\) to a full disk.*/\1/p' "$err")
@@ -42,7 +42,7 @@ grep -q "$lost" "$out" || fail "verify does not say that $lost are lost: $(cat "
 
 # --- never back: closing ends, and says where the rest is; the next process sends it
 fault outage 'PUT%20runs/c/w0000' 1
-SONDE_S3_CLOSE_SECONDS=1 train s3://bucket/runs/c --out out3 --hook-config fast.yaml
+SONDE_S3_CLOSE_SECONDS=1 train s3://bucket/runs/c --out out3 --record-config fast.yaml
 grep -q 'files of [0-9]* bytes are not sent.*they are kept in ' "$err" || fail "$(cat "$err")"
 fault outage 'PUT%20runs/c/w0000' 0
 run 0 "$sonde" train --data data --no-pictures --quiet --record s3://bucket/runs/c --out out3 --resume --epochs 2

@@ -3,7 +3,7 @@
 # time; that two runs never get one address; how long a live reader bears a store that is away.
 . "$(dirname "$0")/lib.sh"
 run=s3://bucket/runs/a
-train $run --out out-1 --save-every 1
+train $run --out out-1 --record-every 1
 store GET log >/dev/null
 
 # --- the check for a run is atomic: one that appears after it was looked for is not touched
@@ -24,7 +24,7 @@ run 0 "$sonde" verify s3://bucket/runs/b
 
 # --- opening takes the list, and each file once, 8 at a time
 printf 'every: 1\nsegment_bytes: 400000\n' >many.yaml
-train $run-many --out out-4 --hook-config many.yaml
+train $run-many --out out-4 --record-config many.yaml
 store GET log >/dev/null
 store GET busy >/dev/null
 fault meet 'GET%20runs/a-many/.*safetensors' 8 # each waits for the seven others
@@ -60,7 +60,7 @@ awk -v most=$((16 * MiB)) '$2 > most { exit 1 } $2 == most { whole = 1 } END { e
 # --- a reader of a live run bears a store that is away, for as long as it is told
 printf 'segment_seconds: 0.2\nevery: 20\n' >fast.yaml
 "$sonde" train --data data --epochs 100000 --rules none --no-pictures --quiet --out out-5 \
-    --record s3://bucket/runs/live --hook-config fast.yaml >train.out 2>&1 &
+    --record s3://bucket/runs/live --record-config fast.yaml >train.out 2>&1 &
 job=$!
 trap 'kill -9 $job $patient $server 2>/dev/null; wait; rm -rf "$work"' EXIT
 until "$sonde" ls s3://bucket/runs/live --names >/dev/null 2>&1; do

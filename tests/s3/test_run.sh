@@ -4,7 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 
 # --- the same run in a folder and in S3
-options=(--save-every 5 --vitals-every 5 --seed 3)
+options=(--record-every 5 --vitals-every 5 --seed 3)
 train local --out out1 "${options[@]}"
 train s3://bucket/runs/first --out out2 "${options[@]}"
 [ ! -s "$err" ] || fail "recording warns: $(cat "$err")"

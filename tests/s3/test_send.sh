@@ -21,7 +21,7 @@ stderr_is "sonde: error: $run: nothing of it is left on this machine (expected a
 train local --out out1 --epochs 1 # makes the data
 fault outage 'PUT%20runs/a/w0000' 1
 "$sonde" train --data data --epochs 100000 --rules none --no-pictures --quiet --out out2 --record $run \
-    --hook-config fast.yaml >/dev/null 2>&1 &
+    --record-config fast.yaml >/dev/null 2>&1 &
 job=$!
 until [ -n "$(find .cache/s3-spool -name 'steps-*3.npy' 2>/dev/null)" ]; do
     kill -0 $job || fail "training ended"
@@ -61,7 +61,7 @@ die_in_parts() { # RUN
     fault outage 'partNumber=3' 1
     : >parts.err # not that of an earlier one
     SONDE_S3_PART_BYTES=5000000 "$sonde" train --data data --epochs 1 --no-pictures --quiet --out out3 \
-        --record "$1" --hook-config whole.yaml >/dev/null 2>parts.err &
+        --record "$1" --record-config whole.yaml >/dev/null 2>parts.err &
     job=$!
     until grep -q 'the run waits in' parts.err; do
         kill -0 $job || fail "training: $(cat parts.err)"
@@ -85,7 +85,7 @@ store GET uploads >uploads
 values s3://bucket/runs/b >/dev/null
 # --- the run was removed from the store meanwhile, or another is there
 fault outage 'PUT%20runs/d/w0000' 1
-SONDE_S3_CLOSE_SECONDS=0.3 train s3://bucket/runs/d --out out3 --hook-config whole.yaml
+SONDE_S3_CLOSE_SECONDS=0.3 train s3://bucket/runs/d --out out3 --record-config whole.yaml
 fault outage 'PUT%20runs/d/w0000' 0
 store DELETE 'object?key=runs/d/run.json'
 run 2 "$sonde" send s3://bucket/runs/d

@@ -177,7 +177,7 @@ class Names(_planted.Planted):
         for call in ("strtod(t, 0)", "atof(t)", "strcasecmp(t, b)", "x = tolower(t[0])", "vsnprintf(b, 9, t, a)", 'printf("%d %.3g", 1, x)',
                      'snprintf(b, 9,\n"%s"\n"%-5.*f", t, 1, x)', 'sscanf(t, "%lf", &x)'):
             self.plant("src/base/a.c", f"void f(void)\n{{\n    {call};\n}}\n")
-            self.assert_finds("src/base/a.c:3:", "base/point.h", "check-names")
+            self.assert_finds("src/base/a.c:3:", "base/number.h", "check-names")
         for call in ("sonde__strtod(t, 0)", 'sonde__snprintf(b, 9, "%g", x)', 'printf("%d %%g", 1)',
                      'printf("%s", t); /* strtod() of "%g" */'):
             self.plant("src/base/a.c", f"void f(void)\n{{\n    {call};\n}}\n")

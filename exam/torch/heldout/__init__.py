@@ -8,7 +8,7 @@ A family has `traits`, which say what faults it can have:
     chain     its layers follow one another
     relu      with a ReLU after a layer that has a bias
     floats    its batches have real numbers
-    input     of which `input` should be normalised
+    input     of which `input` should be normalized
     drawn     its classes are drawn anew for each batch
     full      all samples at every step
     column    its targets are a column

@@ -17,7 +17,7 @@ GLYPHS = ("111101101101111", "010110010010111", "111001111100111", "111001111001
 
 
 class Digits(Program):
-    """A digit near the middle of a noisy picture, normalised as usual."""
+    """A digit near the middle of a noisy picture, normalized as usual."""
 
     labels, classes, noise, batch_size, size = "classes", 10, 0.25, 16, 8
 
@@ -398,8 +398,8 @@ class RoundedLinear(nn.Linear):
                         self.bias)
 
 
-class Quantised(Digits):
-    """Training that is aware of the quantisation to come."""
+class Quantized(Digits):
+    """Training that is aware of the quantization to come."""
 
     traits, optimizer, rate, options = "chain one floats drawn input", "adam", 3e-3, {}
     steps = 150
@@ -564,5 +564,5 @@ class OneBatch(Digits):
 
 
 FAMILIES = (MlpMixer, ConvNext, SqueezeExcite, SuperResolution, SharpnessAware, PixelCnn,
-            DiceSegmenter, SimClr, Byol, Captions, Transfer, Quantised, Spiking, Scaled,
+            DiceSegmenter, SimClr, Byol, Captions, Transfer, Quantized, Spiking, Scaled,
             Checkpointed, ConvGan, OneBatch)

@@ -17,13 +17,75 @@
 #ifndef SONDE_NN_DATASET_H
 #define SONDE_NN_DATASET_H
 
-#include <sonde/nn/tokenizer.h>
+#include <sonde/error.h>
 #include <sonde/options.h>
 #include <sonde/tensor.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* === tokenizers ====================================================================== */
+
+/*
+ * Byte-pair tokens of texts, as GPT-2 has them.
+ *
+ * A text is cut into words (a letter sequence, a number, signs, each with the blank before
+ * it), a word into bytes, and pairs of neighbours become one token, in the order of the
+ * merges (Sennrich, Haddow and Birch, 2016; Radford et al., 2019). Every sequence of
+ * bytes has tokens, and the tokens give it back.
+ *
+ * Python makes the tokens, with the package tokenizers (pip install 'sonde[tokenizers]'); a
+ * function that needs it starts $SONDE_PYTHON, or python3, which takes about a quarter of a
+ * second. SONDE_ENOTFOUND: no Python, or no such package; diag has the command to install it.
+ *
+ * A tokenizer never changes, so any number of threads may use it.
+ */
+
+typedef struct sonde_nn_tokenizer sonde_nn_tokenizer;
+
+enum { SONDE_NN_TOKENS_MAX = 1 << 20 };
+
+/* Learns the merges of a text until there are `vocabulary` tokens (256 to
+ * SONDE_NN_TOKENS_MAX, the 256 bytes among them), or no pair is left. Cost: about the text's
+ * different words in memory. */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_tokenizer_train(const char *text, size_t size,
+                                                           int64_t vocabulary,
+                                                           sonde_nn_tokenizer **out,
+                                                           sonde_diag *diag);
+/*
+ * Hugging Face's tokenizer.json, or a folder with it, or with vocab.json and merges.txt.
+ * SONDE_EFORMAT: no such file, or a vocabulary without all bytes, or a merge of unknown
+ * tokens. SONDE_EUNSUPPORTED: a tokenizer of another kind than GPT-2's.
+ */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_tokenizer_open(const char *path,
+                                                          sonde_nn_tokenizer **out,
+                                                          sonde_diag *diag);
+/* The text of a tokenizer.json; the same errors. */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_tokenizer_parse(const char *text, size_t size,
+                                                           sonde_nn_tokenizer **out,
+                                                           sonde_diag *diag);
+/* That text, *size bytes of it, borrowed until destroy. */
+SONDE_API const char *sonde_nn_tokenizer_json(const sonde_nn_tokenizer *tok,
+                                              size_t *size);
+/* NULL is fine. */
+SONDE_API void sonde_nn_tokenizer_destroy(sonde_nn_tokenizer *tok);
+
+/* Tokens are 0 ... size - 1. */
+SONDE_API int64_t sonde_nn_tokenizer_size(const sonde_nn_tokenizer *tok);
+/* The bytes of a token, *size of them, borrowed; NULL: there is no such token. */
+SONDE_API const char *sonde_nn_tokenizer_token(const sonde_nn_tokenizer *tok, int64_t id,
+                                               size_t *size);
+/* The tokens of a text: *count of them, of at most size, into tokens. */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_tokenizer_encode(const sonde_nn_tokenizer *tok,
+                                                            const char *text, size_t size,
+                                                            int64_t *tokens,
+                                                            size_t *count,
+                                                            sonde_diag *diag);
 
 typedef struct sonde_nn_dataset sonde_nn_dataset;
 
@@ -328,6 +390,82 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_contents_open(const char *path,
                                                          sonde_nn_contents **out,
                                                          sonde_diag *diag);
 SONDE_API void sonde_nn_contents_destroy(sonde_nn_contents *contents);
+
+/* === downloads ======================================================================= */
+
+/*
+ * Downloads the public data sets from their published addresses.
+ *
+ * libcurl is loaded by the first download, not linked: programs that never download need
+ * no libcurl. A download goes to <file>.part, is resumed after an interruption (HTTP
+ * Range), checked against the digest in the table, and renamed. Complete files are
+ * checked and kept.
+ *
+ * Threads: any number of downloads may run at once, of different files.
+ */
+
+/* Called a few times a second, and once at the end of each file. total is 0 while
+ * unknown. Return false to stop: the fetch ends with SONDE_EINTERRUPTED and can be
+ * resumed. */
+typedef bool (*sonde_nn_progress)(void *user, const char *file, uint64_t done,
+                                  uint64_t total);
+
+typedef struct sonde_nn_fetch_options {
+    size_t size;        /* sizeof(sonde_nn_fetch_options) */
+    const char *mirror; /* "http://host/folder" instead of the published address */
+    sonde_nn_progress progress; /* may be NULL */
+    void *user;                 /* borrowed, for progress */
+} sonde_nn_fetch_options;
+
+/*
+ * Downloads the four files of "fashion-mnist" or "mnist" into dir, which is created if
+ * missing; NULL: sonde_nn_data_cache. options may be NULL. SONDE_ENOTFOUND: an unknown
+ * name or a 404. SONDE_EIO: the network fails. SONDE_EFORMAT: a wrong digest (found and
+ * expected in diag; the file is removed). SONDE_EUNSUPPORTED: libcurl is not installed
+ * (diag names the package).
+ */
+SONDE_API SONDE_CHECKED sonde_err
+sonde_nn_data_fetch(const char *name, const char *dir,
+                    const sonde_nn_fetch_options *options, sonde_diag *diag);
+
+/* === the synthetic set =============================================================== */
+
+/*
+ * A synthetic substitute for Fashion-MNIST, for machines without a network.
+ *
+ * Ten classes of garments in the order and with the names of Fashion-MNIST, 28 x 28 grey
+ * on black, drawn from outlines whose cut, pose, size, cloth and light vary from sample
+ * to sample. Similar classes overlap on purpose (a shirt is nearly a coat): a network
+ * learns them, but not to 100 %. Sample i of a split depends only on (seed, split, i) and
+ * the platform's math library.
+ *
+ * Threads: calls share nothing; two may not write one folder at once.
+ */
+
+enum { SONDE_NN_SYNTH_SIDE = 28, SONDE_NN_SYNTH_CLASSES = 10 };
+
+/* Draws sample index, from 0, into pixels (28, 28); returns its label. Cost: some 20 us. */
+SONDE_API int sonde_nn_synth_draw(uint64_t seed, sonde_nn_split split, int64_t index,
+                                  uint8_t *pixels);
+
+typedef struct sonde_nn_synth_options {
+    size_t size; /* sizeof(sonde_nn_synth_options) */
+    uint64_t seed;
+    int64_t train, test; /* samples; 0: 60,000 and 10,000 */
+    bool (*progress)(void *user, int64_t done,
+                     int64_t total); /* may be NULL; false stops */
+    void *user;
+} sonde_nn_synth_options;
+
+/*
+ * Writes the four IDX.gz files that sonde_nn_dataset_open_named reads as "fashion-synth"
+ * into dir, which is created if missing (NULL: sonde_nn_data_cache of that name). options
+ * may be NULL. SONDE_EINTERRUPTED: progress stopped it. Files appear only when complete.
+ * Cost: one or two seconds.
+ */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_synth(const char *dir,
+                                                 const sonde_nn_synth_options *options,
+                                                 sonde_diag *diag);
 
 #ifdef __cplusplus
 }

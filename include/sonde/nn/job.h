@@ -35,14 +35,16 @@
 #ifndef SONDE_NN_JOB_H
 #define SONDE_NN_JOB_H
 
-#include <stdio.h>
-
 #include <sonde/hook.h>
 #include <sonde/nn/loader.h>
 #include <sonde/nn/model.h>
 #include <sonde/nn/optimizer.h>
-#include <sonde/nn/options.h>
 #include <sonde/nn/session.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -132,7 +134,7 @@ typedef struct sonde_nn_job_info {
     sonde_nn_job_rules rules;
     sonde_nn_job_record record;
     sonde_nn_job_target target;
-    sonde_nn_rate rate; /* how the learning rate changes; a trainer sets its total */
+    sonde_nn_rate schedule;   /* of the learning rate; a trainer sets its total */
     sonde_nn_job_texts rates; /* "STEP=RATE", the table of the rate; not checked */
     sonde_dtype input_dtype;  /* of samples: SONDE_F32, or SONDE_I64 for tokens */
     int class_axis;           /* dimension of the classes in the model's output */
@@ -140,6 +142,12 @@ typedef struct sonde_nn_job_info {
     int64_t target_shape[SONDE_MAX_DIMS];
     size_t input_count;                     /* of the model, without the target */
     sonde_nn_field inputs[SONDE_NN_FIELDS]; /* the first as in sample_shape */
+    const sonde_nn_job_tap *taps;           /* tap_count entries of `observe` */
+    size_t tap_count;
+    size_t group_count; /* of parameters, for sonde_nn_job_get_group */
+    bool records;       /* the job has a section `record` */
+    bool has_weights;   /* it was loaded from a plan with weights */
+    bool balanced;      /* its loss has `weight: balanced` */
 } sonde_nn_job_info;
 
 /* An entry of `groups` in the section `optimizer`: the numbers that it lacks are the
@@ -148,7 +156,7 @@ typedef struct sonde_nn_job_group {
     const char *name, *params;
     sonde_nn_optimizer optimizer;
     bool scheduled; /* it has keys of a schedule; else the section's applies */
-    sonde_nn_rate rate;
+    sonde_nn_rate schedule;
     sonde_nn_job_texts rates; /* as in sonde_nn_job_info */
 } sonde_nn_job_group;
 
@@ -167,32 +175,26 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_parse(const char *text, size_t si
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_builtin(const char *name,
                                                        sonde_nn_job **out,
                                                        sonde_diag *diag);
-/* The name and the text of built-in job i; NULL after the last. Static. */
+/* The name of built-in job i; NULL after the last. Static. */
 SONDE_API const char *sonde_nn_job_builtin_name(size_t i);
-SONDE_API const char *sonde_nn_job_builtin_text(size_t i);
 SONDE_API void sonde_nn_job_destroy(sonde_nn_job *job);
 
 /* Borrowed until destroy; may be changed before building. */
 SONDE_API sonde_nn_job_info *sonde_nn_job_get_info(sonde_nn_job *job);
-SONDE_API size_t sonde_nn_job_tap_count(const sonde_nn_job *job);
-SONDE_API const sonde_nn_job_tap *sonde_nn_job_get_tap(const sonde_nn_job *job, size_t i);
 
 /* The model, `observe` and all options with a value, section by section, as YAML or as one
  * line of JSON: a job with the same model and options. Collections of the section record,
  * and the section demo, are left out. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_print(const sonde_nn_job *job, bool json,
                                                      FILE *stream, sonde_diag *diag);
-SONDE_API size_t sonde_nn_job_group_count(const sonde_nn_job *job);
 /* Group i, over what the info holds now. SONDE_EINVAL: its numbers are out of range. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_get_group(const sonde_nn_job *job,
                                                          size_t i,
                                                          sonde_nn_job_group *group,
                                                          sonde_diag *diag);
 
-/* Whether the job has a section `record`; and a new hook that it describes
- * (docs/recording.md). options (may be NULL) override the section; without one they
+/* A new hook that the section `record` describes (docs/recording.md). options (may be NULL) override the section; without one they
  * describe the hook alone. */
-SONDE_API bool sonde_nn_job_records(const sonde_nn_job *job);
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_hook(const sonde_nn_job *job,
                                                     const sonde_hook_options *options,
                                                     sonde_hook **out, sonde_diag *diag);
@@ -212,8 +214,6 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_save_plan(const sonde_nn_job *job
                                                          sonde_nn_session *session,
                                                          const char *path, bool weights,
                                                          sonde_diag *diag);
-/* Whether the job was loaded from a plan with weights. */
-SONDE_API bool sonde_nn_job_has_weights(const sonde_nn_job *job);
 
 /* A split of the job's data, in data_path or where its name is looked for
  * (sonde_nn_dataset_open_named). The samples have the model's shape. */
@@ -226,9 +226,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_open_data(const sonde_nn_job *job
 SONDE_API bool sonde_nn_job_has_test(const sonde_nn_job *job);
 /* The transform that normalises the job's pixels, by channel or by mean and std. */
 SONDE_API sonde_nn_transform sonde_nn_job_normalise(const sonde_nn_job *job);
-/* Whether the loss has `weight: balanced`. */
-SONDE_API bool sonde_nn_job_is_balanced(const sonde_nn_job *job);
-/* Weights the classes of such a job by the labels of its training set: a class with n of
+/* Weights the classes of a job that is balanced by the labels of its training set: a class with n of
  * the N labels gets N / (classes n), and 0 without labels. Models built before have equal
  * weights. A trainer does this itself. SONDE_EINVAL: the set has no classes. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_balance(sonde_nn_job *job,
@@ -247,6 +245,109 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_loader(const sonde_nn_job *job,
                                                       int64_t batch, bool shuffle,
                                                       sonde_nn_loader **out,
                                                       sonde_diag *diag);
+
+/* === options of a training =========================================================== */
+
+/*
+ * The options of a training: one table for job files, commands and the
+ * environment.
+ *
+ * Each row is a key of a job's section, a flag of `sonde train` (the name with dashes:
+ * --batch-size) and, if the row allows it, an environment variable (SONDE_BATCH_SIZE).
+ * Later wins: default, built-in job, job file, sonde_nn_job_set, environment.
+ *
+ * The table is constant: any number of threads may read it.
+ */
+
+typedef enum sonde_nn_option_kind {
+    SONDE_NN_OPTION_FLAG = 0,  /* true or false */
+    SONDE_NN_OPTION_COUNT = 1, /* a whole number */
+    SONDE_NN_OPTION_REAL = 2,  /* a finite number */
+    SONDE_NN_OPTION_TEXT = 3,
+    SONDE_NN_OPTION_TEXTS =
+        4, /* a list; the first sonde_nn_job_set replaces or extends the job's */
+    SONDE_NN_OPTION_CHOICE = 5 /* one of a few words */
+} sonde_nn_option_kind;
+
+typedef struct sonde_nn_option {
+    const char *section; /* of the job: "options" */
+    const char *key;     /* there; NULL: not in job files */
+    const char *name;    /* "batch_size"; no two rows share one */
+    char letter;         /* of the short flag; 0: none */
+    bool no_environment; /* there is no variable */
+    sonde_nn_option_kind kind;
+    const char *value;    /* stands for the value in help, "N"; of CHOICE "mean|sum" */
+    const char *standard; /* the default; NULL: none, or said by help */
+    const char *help;
+    int64_t least, most;      /* of COUNT */
+    double least_real, below; /* of REAL: least_real <= value < below */
+    const char *field;        /* of sonde_nn_job_info */
+    size_t offset, size;      /* of the value there */
+    const char *variable;     /* that sets it too, if its own is unset; NULL: none */
+} sonde_nn_option;
+
+/* Row i; NULL after the last. Static. */
+SONDE_API const sonde_nn_option *sonde_nn_option_at(size_t i);
+
+/* Sets an option by its name; SONDE_EINVAL with the name in diag->where and the range;
+ * SONDE_ENOTFOUND: no option has this name. text is borrowed until the job is destroyed. */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_set(sonde_nn_job *job, const char *name,
+                                                   const char *text, sonde_diag *diag);
+/* Sets what the environment sets. A trainer does this itself. */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_set_environment(sonde_nn_job *job,
+                                                               sonde_diag *diag);
+
+/* === demos =========================================================================== */
+
+/*
+ * The section `demo` of a job: a network that goes wrong, why, and the repair.
+ *
+ *     demo:
+ *       what: Most units of a layer give 0 for every sample.
+ *       why: ...
+ *       repair: ...
+ *       rule: DeadRelu                  # finds it; without: no rule may find anything
+ *       tensor: relu1_output_0          # is named by the finding; without: any
+ *       plot: relu*_output_0            # worth a look
+ *       statistic: zero                 # of these
+ *       samples: {train: 6400, test: 500}
+ *       fault: {alike: true}            # what the rest of a job cannot express
+ *       fixed:                          # replaces these in the repaired job; its fault is gone
+ *         optimizer: {learning_rate: 0.001}
+ *
+ * A job with this section trains like any other (sonde train); `sonde demo` also applies
+ * samples and fault.
+ *
+ * Threads: those of the job (<sonde/nn/job.h>).
+ */
+
+typedef struct sonde_nn_demo {
+    const char *what, *why, *repair;
+    const char *rule, *tensor;    /* NULL: none; any */
+    const char *plot, *statistic; /* a selector; NULL: no statistic */
+    const char
+        *collections;    /* of a hook's configuration, to record as well; NULL: none */
+    bool pair;           /* two runs, which are compared */
+    int64_t raw_every;   /* raw values for rules; 0: the command's choice */
+    int64_t train, test; /* samples; test 0: no evaluation */
+    /* The fault; zero: none. */
+    int64_t scarce;     /* keeps every n-th sample of class 0 */
+    int64_t seeds;      /* added to the seed of the second run of a pair */
+    float gain;         /* factor of the initial weights */
+    float decay;        /* factor of the learning rate after each step */
+    bool shuffled;      /* labels belong to other samples */
+    bool hole;          /* one pixel of a sample is NaN */
+    bool alike;         /* the initial weights of a layer are one number */
+    bool twice;         /* every batch is used for two steps */
+    const char *frozen; /* module that the optimizer leaves out; NULL: none */
+} sonde_nn_demo;
+
+/* Borrowed until destroy; NULL: the job has no such section. */
+SONDE_API const sonde_nn_demo *sonde_nn_job_get_demo(const sonde_nn_job *job);
+/* Makes the job the repaired one. Once, before building. SONDE_ESTATE: the job has no such
+ * section. */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_fix_demo(sonde_nn_job *job,
+                                                        sonde_diag *diag);
 
 #ifdef __cplusplus
 }

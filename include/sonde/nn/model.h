@@ -3,7 +3,7 @@
  *
  * A model is a graph of named values with static shapes, built by calling layers in
  * order; shapes are inferred as it is built. Layers have PyTorch's names, defaults and
- * parameter initialisation, and their parameters PyTorch's names (`conv1.weight`).
+ * parameter initialization, and their parameters PyTorch's names (`conv1.weight`).
  *
  *     sonde_nn_model *model;
  *     sonde_nn_model_create(&model, &diag);
@@ -16,8 +16,8 @@
  *     sonde_nn_loss(model, sonde_nn_nll_loss(model, "loss", x, target));
  *     if (sonde_nn_model_status(model, &diag) != SONDE_OK) ...
  *
- * Building does not stop at the first mistake: a layer that fails returns value 0, layers
- * fed with value 0 return 0, and sonde_nn_model_status returns the first error.
+ * Building does not stop at the first error: a layer that fails returns value 0, layers
+ * with an input of 0 return 0, and sonde_nn_model_status returns the first error.
  *
  * The leading dimension of every input is the micro-batch; a session may be compiled for
  * another size.
@@ -33,9 +33,12 @@
 #ifndef SONDE_NN_MODEL_H
 #define SONDE_NN_MODEL_H
 
+#include <sonde/catalogue.h>
 #include <sonde/options.h>
 #include <sonde/print.h>
+#include <sonde/safetensors.h>
 #include <sonde/tensor.h>
+#include <sonde/text.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -46,43 +49,49 @@ typedef uint32_t sonde_nn_value; /* 0: none */
 
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_model_create(sonde_nn_model **out,
                                                         sonde_diag *diag);
-/* Destroy the sessions of the model first. NULL is fine. */
+/* Frees the model; destroy its sessions first. Accepts NULL. */
 SONDE_API void sonde_nn_model_destroy(sonde_nn_model *model);
-/* The first error of building, with the layer's name in diag->where; SONDE_OK if none. */
+/* Returns the first error of building, with the layer's name in diag->where; SONDE_OK if
+ * there is none. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_model_status(const sonde_nn_model *model,
                                                         sonde_diag *diag);
 
 /* --- inputs, outputs, scopes -------------------------------------------------------- */
 
-/* `input`, `input/1`, `input/2` ... in order of creation. */
+/* Adds an input, named `input`, `input/1`, `input/2` ... in order of creation. */
 SONDE_API sonde_nn_value sonde_nn_input(sonde_nn_model *model, sonde_dtype dtype,
                                         int rank, const int64_t *shape);
-/* Marks a value that a session returns, in the order of calls. */
+/* Marks a value as an output; sessions return outputs in the order of these calls. */
 SONDE_API void sonde_nn_output(sonde_nn_model *model, sonde_nn_value value);
-/* How many inputs were declared. */
-SONDE_API size_t sonde_nn_model_input_count(const sonde_nn_model *model);
 /* The scalar that training minimises; training sessions return it after the outputs. */
 SONDE_API void sonde_nn_loss(sonde_nn_model *model, sonde_nn_value value);
-/* The marked loss; 0: none yet. If it is also an output, inference sessions compute it
- * and need the target. */
-SONDE_API sonde_nn_value sonde_nn_model_loss(const sonde_nn_model *model);
+typedef struct sonde_nn_model_info {
+    size_t input_count, output_count, parameter_count, buffer_count;
+    sonde_nn_value
+        loss; /* the marked one; 0: none yet. If it is also an output, inference
+                          * sessions compute it and need the target. */
+} sonde_nn_model_info;
+/* Zeros for NULL. */
+SONDE_API sonde_nn_model_info sonde_nn_model_get_info(const sonde_nn_model *model);
 /* Output i; 0: it does not exist. */
 SONDE_API sonde_nn_value sonde_nn_model_output(const sonde_nn_model *model, size_t i);
-/* Makes the loss an output, unless it is one, and returns the output's index; SIZE_MAX:
- * the model has no loss. */
+/* Makes the loss an output if it is not one, and returns the index of the output;
+ * SIZE_MAX: the model has no loss. */
 SONDE_API size_t sonde_nn_output_loss(sonde_nn_model *model);
-/* Everything until the matching pop belongs to a module: `block1.conv1.weight`. */
+/* Layers between push and pop belong to a module: `block1.conv1.weight`. */
 SONDE_API void sonde_nn_scope_push(sonde_nn_model *model, const char *name);
 SONDE_API void sonde_nn_scope_pop(sonde_nn_model *model);
-/* Layers from here on, the loss included, belong to a block, until the next begins; what
- * comes before the first belongs to that. Blocks are the stages of a pipeline
- * (sonde_nn_options.execution), in the order in which they first begin; at most 64. */
+/* Starts a block: the next layers, the loss included, belong to it until another block
+ * starts. Layers before the first block belong to the first block. Blocks are the stages
+ * of a pipeline (sonde_nn_options.execution), in the order in which they first start; at
+ * most 64. */
 SONDE_API void sonde_nn_begin_block(sonde_nn_model *model, const char *name);
-/* Products of layers from here to the end have this dtype, SONDE_F32, SONDE_BF16 or
- * SONDE_F16, whatever the session's is (sonde_nn_options.dtype). They do not nest. */
+/* Products of layers between begin and end have this dtype, SONDE_F32, SONDE_BF16 or
+ * SONDE_F16, instead of the session's (sonde_nn_options.dtype). These pairs do not
+ * nest. */
 SONDE_API void sonde_nn_begin_dtype(sonde_nn_model *model, sonde_dtype dtype);
 SONDE_API void sonde_nn_end_dtype(sonde_nn_model *model);
-/* Shape of a value; NULL for value 0. Borrowed until the next layer. */
+/* Returns the shape of a value, borrowed until the next layer; NULL for value 0. */
 SONDE_API const int64_t *sonde_nn_value_shape(const sonde_nn_model *model,
                                               sonde_nn_value value, int *rank);
 
@@ -185,16 +194,11 @@ SONDE_API sonde_nn_value sonde_nn_layer(sonde_nn_model *model, const char *kind,
 SONDE_API sonde_nn_value sonde_nn_nll_loss(sonde_nn_model *model, const char *name,
                                            sonde_nn_value log_probabilities,
                                            sonde_nn_value target);
-/* logits (N, C): log-softmax over axis 1, then the above. */
-SONDE_API sonde_nn_value sonde_nn_cross_entropy(sonde_nn_model *model, const char *name,
-                                                sonde_nn_value logits,
-                                                sonde_nn_value target);
-
 typedef struct sonde_nn_cross_entropy_options {
     size_t size;         /* sizeof(sonde_nn_cross_entropy_options) */
     const float *weight; /* of each class, copied to the buffer <name>.weight; NULL: 1 */
     int64_t weights;     /* as many as there are classes */
-    bool ignores;        /* samples with the target ignore_index do not count */
+    bool ignores;        /* ignore samples with the target ignore_index */
     int64_t ignore_index;
     float label_smoothing;     /* 0 to 1 */
     bool sum;                  /* over the samples, instead of the mean by weights */
@@ -202,8 +206,9 @@ typedef struct sonde_nn_cross_entropy_options {
     int axis; /* dimension of the classes, from the end if negative; 0: 1, PyTorch's */
 } sonde_nn_cross_entropy_options;
 
-/* PyTorch's cross_entropy with its parameters. Weights need a name. */
-SONDE_API sonde_nn_value sonde_nn_cross_entropy_with(
+/* logits (N, C): log-softmax over axis 1, then the above, with PyTorch's parameters. options
+ * NULL: the defaults. Weights need a name. */
+SONDE_API sonde_nn_value sonde_nn_cross_entropy(
     sonde_nn_model *model, const char *name, sonde_nn_value logits, sonde_nn_value target,
     const sonde_nn_cross_entropy_options *options);
 
@@ -219,9 +224,9 @@ SONDE_API sonde_nn_value sonde_nn_reshape(sonde_nn_model *model, const char *nam
                                           const int64_t *shape);
 
 /*
- * The same value, printed to stderr whenever it is computed, and its gradient as
- * `<title>_gradient`. Use the returned value: a print with an unused result is removed
- * with a warning. title NULL: the value's name. options NULL: the defaults.
+ * Returns the same value, and prints it to stderr whenever it is computed, and its
+ * gradient as `<title>_gradient`. Use the returned value: a print with an unused result
+ * is removed with a warning. title NULL: the value's name. options NULL: the defaults.
  */
 SONDE_API sonde_nn_value sonde_nn_print(sonde_nn_model *model, sonde_nn_value x,
                                         const char *title, bool print_gradient,
@@ -229,40 +234,124 @@ SONDE_API sonde_nn_value sonde_nn_print(sonde_nn_model *model, sonde_nn_value x,
 
 /* --- parameters --------------------------------------------------------------------- */
 
-SONDE_API size_t sonde_nn_parameter_count(const sonde_nn_model *model);
-/* The name, borrowed, of parameter i in order of creation. */
-SONDE_API const char *sonde_nn_parameter_name(const sonde_nn_model *model, size_t i);
-/* A view of its values, which may be changed between a session's calls. */
-SONDE_API sonde_view sonde_nn_parameter_view(const sonde_nn_model *model, size_t i);
+/* The name, borrowed, and the values, which may be changed between a session's calls, of
+ * parameter i in order of creation. name NULL: there is none. */
+SONDE_API sonde_named_view sonde_nn_parameter(const sonde_nn_model *model, size_t i);
 /* Freezes parameter i in training sessions compiled later: its gradient is computed, but
- * the optimiser does not update it. By default all parameters are updated. */
+ * the optimizer does not update it. By default all parameters are updated. */
 SONDE_API void sonde_nn_parameter_leave_out(sonde_nn_model *model, size_t i,
                                             bool left_out);
 /*
- * Buffers: tensors that an op keeps by its own rule while it trains, and that no optimiser
- * updates. batch_norm has `<name>.running_mean` and `<name>.running_var`, float32, and
+ * Buffers are tensors that an op updates while it trains, without the optimizer.
+ * batch_norm has `<name>.running_mean` and `<name>.running_var`, float32, and
  * `<name>.num_batches_tracked`, int64. Their role is SONDE_ROLE_BUFFER.
  */
-SONDE_API size_t sonde_nn_buffer_count(const sonde_nn_model *model);
-/* The name, borrowed, of buffer i in order of creation. */
-SONDE_API const char *sonde_nn_buffer_name(const sonde_nn_model *model, size_t i);
-/* A view of its values, which may be changed between a session's calls. */
-SONDE_API sonde_view sonde_nn_buffer_view(const sonde_nn_model *model, size_t i);
+SONDE_API sonde_named_view sonde_nn_buffer(const sonde_nn_model *model, size_t i);
 /*
  * Draws all parameters with the distributions of PyTorch's defaults: weights and biases
  * of conv and linear uniform in +-1/sqrt(fan in) (He et al. 2015 with a = sqrt 5), norms
- * 1 and 0. Parameter i uses stream i of the seed. Buffers get their first values. A new
- * model is initialised with seed 0.
+ * 1 and 0. Parameter i uses stream i of the seed. Buffers get their initial values. A new
+ * model is initialized with seed 0.
  */
 SONDE_API void sonde_nn_model_initialise(sonde_nn_model *model, uint64_t seed);
 
-/* All parameters and buffers as safetensors under PyTorch's names. */
+/* Saves all parameters and buffers as safetensors under PyTorch's names. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_model_save(const sonde_nn_model *model,
                                                       const char *path, sonde_diag *diag);
-/* The file must hold each of these with its shape, and no others: else SONDE_ENOTFOUND,
- * SONDE_ESHAPE or SONDE_EINVAL with the name, and the model is unchanged. */
+/* Loads all parameters and buffers. The file must contain each with its shape, and no
+ * other tensors: otherwise SONDE_ENOTFOUND, SONDE_ESHAPE or SONDE_EINVAL with the name,
+ * and the model is unchanged. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_model_load(sonde_nn_model *model,
                                                       const char *path, sonde_diag *diag);
+
+/* === a network op by op ============================================================== */
+
+/*
+ * Builds a network op by op, over tensors of the caller's: for programs that
+ * translate another framework's graph.
+ *
+ * model.h has layers, which make their parameters. Here parameters are values as any
+ * other, so two ops may share one, and their memory is the caller's.
+ *
+ *     sonde_nn_value w = sonde_nn_tensor(model, "fc.weight", SONDE_ROLE_WEIGHT, &weight);
+ *     sonde_nn_value y = sonde_nn_function(model, "fc", "linear",
+ *                                          (sonde_nn_value[]){x, w}, 2, NULL, 0);
+ *     sonde_nn_module_output(model, "fc", y);    // fc_output_0
+ *
+ * Errors stick to the model, as in model.h. One thread at a time.
+ */
+
+/*
+ * A tensor of the model in memory of the caller's, borrowed until the model is destroyed:
+ * contiguous, aligned to 64 bytes, with at least one element. role WEIGHT and BIAS:
+ * a parameter, float32; BUFFER: float32 or another dtype that the ops that read it take.
+ * Sessions read and write the memory in place. name is whole: "block1.conv1.weight".
+ */
+SONDE_API sonde_nn_value sonde_nn_tensor(sonde_nn_model *model, const char *name,
+                                         sonde_role role, const sonde_view *memory);
+
+/*
+ * The tensor lies elsewhere, with the same shape and dtype: the memory borrowed before is
+ * not touched again by the model, nor by sonde_nn_session_save. Sessions that are compiled
+ * afterwards use the new memory; those compiled before must not run. SONDE_EINVAL: no
+ * tensor of that name was borrowed, or memory that sonde_nn_tensor refuses; SONDE_ESHAPE.
+ */
+SONDE_API sonde_err sonde_nn_tensor_move(sonde_nn_model *model, const char *name,
+                                         const sonde_view *memory, sonde_diag *diag);
+
+/*
+ * An op. Its values are called "<module>/<Op>:<k>", with module the whole dotted path, ""
+ * for the root. kind is a layer of the table in docs/jobs.md, whose tensors follow its
+ * inputs, or one of
+ *
+ *     conv2d         x, weight, bias?       stride, padding, dilation, groups
+ *     linear         x (N, K), weight, bias?
+ *     group_norm     x, weight?, bias?      num_groups, eps
+ *     identity       x
+ *     reshape, broadcast                    x; shape
+ *     scale          x                      value: x value
+ *     fill           nothing                value; shape: a tensor full of value
+ *     nll            log-probabilities, target      mean
+ *     nll_weighted   log-probabilities, target, weight?
+ *                                           mean, label_smoothing, ignores, ignore_index
+ *
+ * SONDE_EINVAL: unknown kind or key, a value out of range, too few or many values.
+ */
+SONDE_API sonde_nn_value sonde_nn_function(sonde_nn_model *model, const char *module,
+                                           const char *kind, const sonde_nn_value *in,
+                                           size_t count, const sonde_nn_setting *settings,
+                                           size_t setting_count);
+
+/* A value is an output of a module's call: "<module>_output_<k>", counting k. */
+SONDE_API void sonde_nn_module_output(sonde_nn_model *model, const char *module,
+                                      sonde_nn_value value);
+
+typedef struct sonde_nn_value_info {
+    const char *name;  /* borrowed; NULL: it has none */
+    sonde_dtype dtype; /* float32 if there is no such value */
+} sonde_nn_value_info;
+SONDE_API sonde_nn_value_info sonde_nn_value_describe(const sonde_nn_model *model,
+                                                      sonde_nn_value value);
+/* Gives a value a name, a module and a role. name NULL: no name, so that nothing can
+ * observe it. also: a further name besides the one that the value has. */
+SONDE_API void sonde_nn_name_value(sonde_nn_model *model, sonde_nn_value value,
+                                   const char *module, const char *name, sonde_role role,
+                                   bool also);
+
+/*
+ * Appends the graph as a JSON object, for programs that write it in another format:
+ *
+ *     values   a list; values[0] is null. name, source ("op", "input", "parameter",
+ *              "buffer"), dtype, shape; batch: the dimensions that depend on the batch
+ *     ops      in order of execution: kind, in, out (places in values; in 0: left out),
+ *              attrs as the shape rule completed them, and given, as the builder gave them
+ *     inputs, outputs (without the loss)   places in values
+ *
+ * SONDE_ENOMEM; or the error of the model.
+ */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_model_describe(const sonde_nn_model *model,
+                                                          sonde_text *text,
+                                                          sonde_diag *diag);
 
 #ifdef __cplusplus
 }

@@ -8,7 +8,7 @@
  * functions start python3, or $SONDE_PYTHON, and wait for it. docs/onnx.md lists the ops.
  *
  * A model from a file is one like any other: it can be trained, run, observed and saved. Its
- * values have the names of the file. Float32 initialisers become parameters with the
+ * values have the names of the file. Float32 initializers become parameters with the
  * file's values, which sonde_nn_model_initialise keeps; numbers that shapes are made of
  * become constants. Running statistics of BatchNormalization become buffers.
  *

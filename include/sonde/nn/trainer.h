@@ -183,15 +183,6 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_trainer_create_for_job(
 /* Waits for actions that are not done. NULL is fine. */
 SONDE_API void sonde_nn_trainer_destroy(sonde_nn_trainer *trainer);
 
-/* The training session, not compiled before run: for taps, anchors, outfeeds, and the
- * learning rate later on. Borrowed until destroy. */
-SONDE_API sonde_nn_session *sonde_nn_trainer_session(sonde_nn_trainer *trainer);
-/* What the session trains. Borrowed until destroy. */
-SONDE_API sonde_nn_model *sonde_nn_trainer_model(sonde_nn_trainer *trainer);
-/* The run's rules and actions; NULL: none. Borrowed until destroy. */
-SONDE_API sonde_rules *sonde_nn_trainer_rules(sonde_nn_trainer *trainer);
-SONDE_API sonde_actions *sonde_nn_trainer_actions(sonde_nn_trainer *trainer);
-
 /*
  * Compiles, resumes, opens the data, trains the remaining epochs, saves the model,
  * scores it and closes the recording. Once: SONDE_ESTATE after that. SONDE_EINTERRUPTED after interrupted(); a
@@ -201,16 +192,27 @@ SONDE_API sonde_actions *sonde_nn_trainer_actions(sonde_nn_trainer *trainer);
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_trainer_run(sonde_nn_trainer *trainer,
                                                        sonde_diag *diag);
 
-/* --- results, after run; borrowed until destroy ----------------------------------- */
+/* --- results ---------------------------------------------------------------------- */
 
-/* The request that stopped training; NULL: none. */
-SONDE_API const sonde_request *sonde_nn_trainer_stopped(const sonde_nn_trainer *trainer);
-/* The job's data; NULL: not opened, or the job has none (sonde_nn_job_has_test). */
-SONDE_API const sonde_nn_dataset *
-sonde_nn_trainer_dataset(const sonde_nn_trainer *trainer, sonde_nn_split split);
-/* Predictions of the whole test set; NULL: not scored. */
-SONDE_API const sonde_nn_confusion *
-sonde_nn_trainer_matrix(const sonde_nn_trainer *trainer);
+/* All borrowed until destroy. */
+typedef struct sonde_nn_trainer_info {
+    sonde_nn_session
+        *session; /* not compiled before run: for taps, anchors, outfeeds, and the
+                                * learning rate later on */
+    sonde_nn_model *model;  /* what the session trains */
+    sonde_rules *rules;     /* of the run; NULL: none */
+    sonde_actions *actions; /* NULL: none */
+    /* after run: */
+    const sonde_request *stopped; /* the request that stopped training; NULL: none */
+    const sonde_nn_dataset *train,
+        *test; /* of the job; NULL: not opened, or the job has none
+                                           * (sonde_nn_job_has_test) */
+    const sonde_nn_confusion
+        *matrix; /* predictions of the whole test set; NULL: not scored */
+} sonde_nn_trainer_info;
+/* Zeros for NULL. */
+SONDE_API sonde_nn_trainer_info
+sonde_nn_trainer_get_info(const sonde_nn_trainer *trainer);
 
 typedef struct sonde_nn_verdict {
     size_t rules; /* that had the data they need; without findings, 0 means not judged */

@@ -146,7 +146,7 @@ def global_pool(n: Node) -> Value:
 # --- products ---------------------------------------------------------------------------
 
 def _turned_weight(n: Node) -> Value | None:
-    """Input 1, an initialiser (K, O) that an exporter transposed, as a weight (O, K)."""
+    """Input 1, an initializer (K, O) that an exporter transposed, as a weight (O, K)."""
     slot, initial = n.slot(1), n.initial(1)
     if slot is None or initial is None or slot.value is not None or len(initial.dims) != 2 or \
             n.module == "" or "." in slot.name:
@@ -280,7 +280,7 @@ def fuse(importer: Importer) -> None:
         return to_array(tensor) if tensor is not None else numpy.array([])
 
     def column(index: int) -> str | None:
-        """The initialiser among two inputs, (C, 1, 1)."""
+        """The initializer among two inputs, (C, 1, 1)."""
         for name in importer.entries[index].proto.input:
             slot = importer.slots.get(name)
             dims = list(slot.initial.dims) if slot and slot.initial is not None else []
@@ -331,7 +331,7 @@ def _check_recurrent(n: Node) -> None:
 
 def _rows(n: Node, place: int, first: int, units: int, width: int, suffix: str) -> Value:
     """Rows of one direction in the order of the engine's gates: a weight of rank 2, or a bias of
-    rank 1. Initialisers are put in order once; values while the network runs."""
+    rank 1. Initializers are put in order once; values while the network runs."""
     order, bias = _CELLS[n.op][1], place == 3
     initial = n.initial(place)
     starts = [first + gate * units for gate in order]

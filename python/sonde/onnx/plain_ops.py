@@ -41,7 +41,7 @@ def identity(n: Node) -> Value | None:
     source, name = n.slot(0), n.proto.output[0]
     if source and source.initial is not None and "." in name and \
             source.initial.data_type in FLOATS:
-        # torch's older exporter writes equal initialisers once: each is a parameter of its own
+        # torch's older exporter writes equal initializers once: each is a parameter of its own
         slot = n.importer.slots[name]
         slot.initial, slot.ready = source.initial, True
         return None

@@ -72,7 +72,7 @@ class Slot:
     known: tuple[Any, Any] | None = None
     value: Any = None                  # a Value; a list of them, of a sequence
     owner: str | None = None           # the module that read it first
-    turned: Value | None = None        # an initialiser's transpose as a parameter
+    turned: Value | None = None        # an initializer's transpose as a parameter
 
 
 @dataclass
@@ -559,7 +559,7 @@ class Node:
     # --- values -------------------------------------------------------------------------
 
     def take(self, i: int, role: str = "activation") -> Value:
-        """Input i as a value: a float initialiser becomes a parameter; a constant a tensor that
+        """Input i as a value: a float initializer becomes a parameter; a constant a tensor that
         is filled with it, or a buffer."""
         slot = self.slot(i)
         if slot is None:
@@ -789,7 +789,7 @@ def to_array(tensor: TensorProto) -> Any:
 
 
 def _is_constant(slot: Slot) -> bool:
-    """Whether an initialiser is a number that the network is built with, not a parameter."""
+    """Whether an initializer is a number that the network is built with, not a parameter."""
     tensor = slot.initial
     assert tensor is not None
     return tensor.data_type not in FLOATS or is_generated(slot.name) or \

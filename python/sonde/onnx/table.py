@@ -1,7 +1,7 @@
 """The table of ONNX ops: OPS[name](node) returns the node's output, or a list of its outputs (None:
 it is not computed, or was given already).
 
-The kinds and settings that the functions emit are those of <sonde/nn/function.h>.
+The kinds and settings that the functions emit are those of <sonde/nn/model.h>.
 """
 
 from collections.abc import Callable

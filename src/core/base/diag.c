@@ -3,7 +3,7 @@
  */
 #include "base/fail.h"
 #include "base/macros.h"
-#include "base/point.h"
+#include "base/number.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,9 @@
 /*
  * json.c - writing JSON; see <sonde/json.h>.
  */
-#include "base/point.h"
+#include "base/number.h"
+#include "base/json_read.h"
+#include "base/memory.h"
 #include "base/utf8.h"
 
 #include <sonde/json.h>
@@ -11,6 +13,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 /* The code of a control character of n bytes that JSON allows and a terminal obeys (DEL,
  * U+0080 to U+009F) or that JSON forbids; -1: another character. */
@@ -57,11 +63,8 @@ void sonde_json_escape(sonde_text *text, const char *string)
     sonde_text_put(text, plain, (size_t)(next - plain));
 }
 
-void sonde_json_quote(sonde_text *text, const char *string)
+static void quote(sonde_text *text, const char *string)
 {
-    if (text == NULL || string == NULL) {
-        return;
-    }
     sonde_text_add(text, "\"");
     sonde_json_escape(text, string);
     sonde_text_add(text, "\"");
@@ -88,7 +91,7 @@ static void begin(sonde_json *json, const char *key)
         json->lead = NULL;
     }
     if (key != NULL) {
-        sonde_json_quote(json->text, key);
+        quote(json->text, key);
         sonde_text_add(json->text, json->spaced ? ": " : ":");
     }
 }
@@ -168,7 +171,7 @@ void sonde_json_string(sonde_json *json, const char *key, const char *value)
         return;
     }
     begin(json, key);
-    sonde_json_quote(json->text, value);
+    quote(json->text, value);
 }
 
 static const char nan_text[] = "\"NaN\"", infinity_text[] = "\"Infinity\"",
@@ -260,4 +263,104 @@ void sonde_json_real(sonde_json *json, const char *key, double value)
         }
     }
     sonde_json_raw(json, key, digits);
+}
+
+/* === reading ======================================================================= */
+
+/* Set aside: for a buffer that doubles to hold the whole text, and small tables. */
+enum { SPARE = 8192, SPARE_FOR_BYTE = 4 };
+enum { MOST_FILE = 64 * 1024 * 1024 };
+
+static json_malloc_t allocate;
+static json_free_t release;
+static _Thread_local bool failed;
+static _Thread_local char *spare;
+static _Thread_local size_t spare_size, spare_used;
+
+static void *allocate_noting(size_t size)
+{
+    const bool power = size >= 16 && (size & (size - 1)) == 0;
+    void *const block = failed && spare != NULL ? NULL : allocate(size);
+
+    failed = failed || block == NULL;
+    if (block == NULL && power && spare != NULL && size <= spare_size - spare_used) {
+        spare_used += size;
+        return spare + spare_used - size;
+    }
+    return block;
+}
+
+static void release_noting(void *block)
+{
+    if (spare == NULL || (char *)block < spare || (char *)block >= spare + spare_size) {
+        release(block);
+    }
+}
+
+static void wrap(void)
+{
+    json_get_alloc_funcs(&allocate, &release);
+    json_set_alloc_funcs(allocate_noting, release_noting);
+}
+
+json_t *sonde__json_read(const char *text, size_t length, size_t flags,
+                         json_error_t *error, bool *no_memory)
+{
+    static pthread_once_t wrapped = PTHREAD_ONCE_INIT;
+    json_t *object = NULL;
+
+    (void)pthread_once(&wrapped, wrap);
+    spare_size = SPARE + SPARE_FOR_BYTE * length;
+    spare_used = 0;
+    spare = sonde__malloc(spare_size);
+    failed = spare == NULL;
+    if (!failed) {
+        object = json_loadb(text, length, flags, error);
+    }
+    *no_memory = failed;
+    if (failed) {
+        json_decref(object);
+        object = NULL;
+    }
+    sonde__free(spare);
+    spare = NULL;
+    return object;
+}
+
+/* Up to size bytes; returns how many there are. */
+static size_t read_all(int fd, char *text, size_t size)
+{
+    size_t got = 0;
+    ssize_t n = 1;
+
+    while (got < size && n > 0) {
+        n = read(fd, text + got, size - got);
+        got += n > 0 ? (size_t)n : 0;
+    }
+    return got;
+}
+
+json_t *sonde__json_read_file(const char *path, bool *no_memory)
+{
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat about;
+    char *text = NULL;
+    json_t *object = NULL;
+    size_t size = 0;
+
+    *no_memory = false;
+    if (fd < 0) {
+        return NULL;
+    }
+    if (fstat(fd, &about) == 0 && S_ISREG(about.st_mode) && about.st_size <= MOST_FILE) {
+        size = (size_t)about.st_size;
+        text = sonde__malloc(size + 1);
+        *no_memory = text == NULL;
+    }
+    if (text != NULL) {
+        object = sonde__json_read(text, read_all(fd, text, size), 0, NULL, no_memory);
+        sonde__free(text);
+    }
+    (void)close(fd);
+    return object;
 }

@@ -6,7 +6,7 @@
  */
 #include "base/fail.h"
 #include "base/log_lock.h"
-#include "base/point.h"
+#include "base/number.h"
 
 #include <sonde/error.h>
 #include <sonde/log.h>

@@ -4,7 +4,7 @@
 #include "base/yaml.h"
 #include "base/fail.h"
 #include "base/memory.h"
-#include "base/point.h"
+#include "base/number.h"
 
 #include <stdbool.h>
 #include <stddef.h>

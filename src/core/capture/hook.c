@@ -6,7 +6,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "storage/store.h"
-#include "base/given.h"
+#include "base/options.h"
 
 #include <sonde/log.h>
 
@@ -317,8 +317,8 @@ sonde_err sonde_hook_close(sonde_hook *hook, sonde_run_end reason, const char *t
 
 static void put_scalar(sonde_hook *hook, uint32_t id, double value);
 
-sonde_err sonde_hook_go_on(sonde_hook *hook, sonde_mode mode, int64_t step,
-                           sonde_diag *diag)
+sonde_err sonde_hook_resume_at(sonde_hook *hook, sonde_mode mode, int64_t step,
+                               sonde_diag *diag)
 {
     SONDE__NEEDS(diag, hook);
     if ((unsigned)mode >= SONDE_MODE_COUNT) {

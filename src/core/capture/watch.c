@@ -18,7 +18,7 @@
 #include <sonde/log.h>
 #include "observe/attach.h"
 #include "observe/tensor_roles.h"
-#include "base/given.h"
+#include "base/options.h"
 
 #include <stdio.h>
 #include <string.h>

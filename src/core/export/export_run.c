@@ -2,10 +2,10 @@
  * export_run.c - the kinds of export, and the start of Python.
  */
 #include "base/fail.h"
-#include "base/given.h"
+#include "base/options.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "base/point.h"
+#include "base/number.h"
 #include "base/python_run.h"
 #include "export/export.h"
 

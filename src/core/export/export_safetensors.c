@@ -165,11 +165,9 @@ static sonde_err write_safetensors(sonde__export *work, const char *path, items 
                                    bool aligned, sonde_diag *diag)
 {
     sonde__whole_file file;
-    sonde_err err = sonde__export_open(&file, path, diag);
+    sonde_err err = SONDE_OK;
 
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__export_open(&file, path, diag));
     if (aligned && all->count > 1) {
         qsort(all->list, all->count, sizeof all->list[0], compare);
     }

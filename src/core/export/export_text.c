@@ -544,11 +544,9 @@ sonde_err sonde__export_elements(sonde__export *work, sonde_export_kind kind,
     elements out = {.work = work,
                     .json = kind == SONDE_EXPORT_JSONL,
                     .format = sonde_print_options_default()};
-    sonde_err err = sonde__export_open(&out.file, path, diag);
+    sonde_err err = SONDE_OK;
 
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__export_open(&out.file, path, diag));
     out.format.digits = 0;
     out.block_format =
         (sonde_print_options){.size = sizeof(sonde_print_options), .separator = ","};

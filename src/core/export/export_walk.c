@@ -8,7 +8,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "export/export.h"
-#include "base/given.h"
+#include "base/options.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -17,14 +17,6 @@
 #include <sys/stat.h>
 
 enum { OFTEN = 64 }; /* values between two calls of progress */
-
-void sonde_export_options_fill(sonde_export_options *options, size_t size)
-{
-    const sonde_export_options usual = {
-        .size = size, .mode = SONDE_MODE_GLOBAL, .worker = -1};
-
-    sonde__given_defaults(options, size, &usual, sizeof usual);
-}
 
 /* --- options ---------------------------------------------------------------------- */
 
@@ -232,12 +224,10 @@ static sonde_err walk_steps(const row_walk *walk, sonde_export_row *row, sonde_d
     const sonde_export_options *options = walk->work->options;
     int64_t *steps = NULL;
     size_t count = 0;
-    sonde_err err = sonde_trial_tensor_steps(walk->work->trial, row->id, options->mode,
-                                             walk->how, &steps, &count, diag);
+    sonde_err err = SONDE_OK;
 
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_trial_tensor_steps(walk->work->trial, row->id, options->mode,
+                                        walk->how, &steps, &count, diag));
     for (size_t i = 0; i < count; i++) {
         if (steps[i] < options->begin ||
             (options->end != 0 && steps[i] >= options->end)) {

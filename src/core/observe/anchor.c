@@ -15,8 +15,8 @@
 #include "base/memory.h"
 #include "observe/accumulate.h"
 #include "observe/tensor_names.h"
-#include "base/given.h"
-#include "base/point.h"
+#include "base/options.h"
+#include "base/number.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -261,14 +261,6 @@ sonde_err sonde_anchor_mode_parse(const char *text, sonde_anchor_mode *mode,
     return sonde__fail(diag, SONDE_EINVAL, "output mode",
                        "final, everyn, all, sum, default or mean", "unknown mode '%s'",
                        text);
-}
-
-void sonde_anchor_options_fill(sonde_anchor_options *options, size_t size, bool training)
-{
-    const sonde_anchor_options usual = {
-        .size = size, .training = training, .mode = SONDE_ANCHOR_DEFAULT, .period = 1};
-
-    sonde__given_defaults(options, size, &usual, sizeof usual);
 }
 
 static sonde_err check_mode(const char *where, sonde_anchor_mode mode, int period,

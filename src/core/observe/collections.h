@@ -18,7 +18,7 @@
 #define SONDE_OBSERVE_COLLECTIONS_H
 
 #include <sonde/error.h>
-#include <sonde/save_config.h>
+#include <sonde/schedule.h>
 #include <sonde/tap.h>
 
 #include "base/yaml.h"

@@ -16,8 +16,8 @@
 #include "base/names.h"
 #include "observe/outfeed_state.h"
 #include "observe/tensor_names.h"
-#include "base/given.h"
-#include "base/point.h"
+#include "base/options.h"
+#include "base/number.h"
 
 #include <math.h>
 #include <stdarg.h>

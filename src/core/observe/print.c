@@ -7,9 +7,9 @@
  */
 #include "base/fail.h"
 #include "base/memory.h"
-#include "base/given.h"
+#include "base/options.h"
 #include "base/macros.h"
-#include "base/point.h"
+#include "base/number.h"
 #include "observe/print_format.h"
 #include "tensor/convert.h"
 #include <sonde/error.h>
@@ -435,21 +435,6 @@ static const char ellipsis[] = "...";
 /* --- options ---------------------------------------------------------------------- */
 
 enum { MOST_DIGITS = 17 };
-
-void sonde_print_options_fill(sonde_print_options *options, size_t size)
-{
-    const sonde_print_options usual = {.size = size,
-                                       .summarise_threshold = 1000,
-                                       .edge_items = 3,
-                                       .max_line_width = 80,
-                                       .digits = 4,
-                                       .float_format = SONDE_FLOAT_AUTO,
-                                       .separator = ", ",
-                                       .open_bracket = "(",
-                                       .close_bracket = ")"};
-
-    sonde__given_defaults(options, size, &usual, sizeof usual);
-}
 
 static const char *const format_names[] = {"auto", "fixed", "scientific", "none"};
 

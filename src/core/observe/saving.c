@@ -9,7 +9,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "base/point.h"
+#include "base/number.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -11,7 +11,7 @@
 #include "observe/tensor_roles.h"
 
 #include "base/macros.h"
-#include "base/point.h"
+#include "base/number.h"
 
 #include <ctype.h>
 #include <string.h>

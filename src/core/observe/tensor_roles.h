@@ -29,7 +29,7 @@ SONDE_API sonde_role sonde__observe_role_joined(sonde_role known, const char *co
 void sonde__catalogue_set_role(sonde_catalogue *catalogue, uint32_t id, sonde_role role);
 
 /*
- * Whether a loss is what training minimises: its name says so (loss, total_loss,
+ * Whether a loss is what training minimizes: its name says so (loss, total_loss,
  * train/loss, objective), or the catalogue has no other loss of training (val_loss,
  * eval_loss and test_loss do not count). Other losses are parts, or those of two
  * players, of which none is meant to fall alone.

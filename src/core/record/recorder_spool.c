@@ -8,7 +8,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "record/recorder_state.h"
-#include "base/given.h"
+#include "base/options.h"
 
 #include <sonde/text.h>
 

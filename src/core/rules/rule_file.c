@@ -6,8 +6,8 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "base/object.h"
-#include "base/point.h"
+#include "base/shared_object.h"
+#include "base/number.h"
 
 #include <ctype.h>
 #include <dlfcn.h>

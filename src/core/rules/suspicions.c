@@ -6,7 +6,7 @@
 
 #include "base/macros.h"
 #include "base/memory.h"
-#include "base/point.h"
+#include "base/number.h"
 #include "observe/tensor_roles.h"
 #include "rules/engine.h"
 

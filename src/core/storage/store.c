@@ -4,8 +4,8 @@
 #include "storage/store.h"
 #include "base/fail.h"
 #include "base/memory.h"
-#include "base/object.h"
-#include "base/point.h"
+#include "base/shared_object.h"
+#include "base/number.h"
 
 #include <sonde/text.h>
 

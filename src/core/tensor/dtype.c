@@ -1,16 +1,21 @@
 /*
- * dtype.c - the table of dtypes, single elements, and the narrow float formats.
- *
- * Whole runs of elements are converted in convert.c.
+ * dtype.c - the table of dtypes, and conversions of 16-bit and 8-bit floats.
  */
 #include "tensor/convert.h"
 #include "base/fail.h"
-#include "base/point.h"
-
+#include "base/macros.h"
+#include "base/number.h"
 #include <sonde/tensor.h>
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
+
+/* --- dtype ------------------------------------------------------------------------- */
+
+/* The table of dtypes, single elements, and the narrow float formats.
+ *
+ * Whole runs of elements are converted in convert.c. */
 
 typedef struct dtype_row {
     const char *name;

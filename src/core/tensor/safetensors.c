@@ -21,7 +21,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "base/names.h"
-#include "base/point.h"
+#include "base/number.h"
 #include "base/whole_file.h"
 #include "base/utf8.h"
 #include <sonde/safetensors.h>

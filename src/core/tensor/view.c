@@ -5,7 +5,7 @@
 #include "tensor/convert.h"
 #include "base/fail.h"
 #include "base/macros.h"
-#include "base/point.h"
+#include "base/number.h"
 #include <stdio.h>
 #include <string.h>
 #include <sonde/tensor.h>

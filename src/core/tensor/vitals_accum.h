@@ -32,8 +32,8 @@
  *
  * vitals is then, bit for bit, what sonde_vitals_of says of the array. Blocks are
  * independent up to the take: threads may close whole blocks each, if the takes are made
- * in the order of the blocks, or if each block is taken into an initialised sonde_vitals
- * of its own and those are merged, in that order, into an initialised one.
+ * in the order of the blocks, or if each block is taken into an initialized sonde_vitals
+ * of its own and those are merged, in that order, into an initialized one.
  *
  * Nothing here asks whether a number is finite. A NaN or an infinity makes sumsq NaN or
  * infinite, which finite float32 cannot do; take then reads the block's memory again and

@@ -12,7 +12,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "trial/smdebug.h"
-#include "base/given.h"
+#include "base/options.h"
 
 #include <string.h>
 

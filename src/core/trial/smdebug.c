@@ -118,11 +118,9 @@ static sonde_err join_found(const collection_reader *reader, const char *pattern
     uint32_t *ids = NULL;
     size_t count = 0;
     sonde_diag why = {0};
-    sonde_err err = sonde__selector_create_regex(pattern, &selector, &why);
+    sonde_err err = SONDE_OK;
 
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(sonde__selector_create_regex(pattern, &selector, &why));
     SONDE__TRY_GO(
         sonde_selector_resolve(selector, reader->trial->catalogue, &ids, &count, &why));
     for (size_t i = 0; i < count; i++) {
@@ -326,12 +324,8 @@ static sonde_err list_folder(sonde_trial *trial, const char *name, sonde_diag *d
     const struct dirent *entry = NULL;
     bool ok = true;
     DIR *folder = NULL;
-    const sonde_err err =
-        open_folder(sonde__trial_path(trial->path, name, path), &folder, diag);
 
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(open_folder(sonde__trial_path(trial->path, name, path), &folder, diag));
     while (ok && folder != NULL && (entry = readdir(folder)) != NULL) {
         int64_t step = 0;
 
@@ -363,13 +357,10 @@ static sonde_err list_files(sonde_trial *trial, sonde_diag *diag)
     char path[SONDE__PATH];
     const struct dirent *entry = NULL;
     DIR *index = NULL;
-    sonde_err err =
-        open_folder(sonde__trial_path(trial->path, "index", path), &index, diag);
+    sonde_err err = SONDE_OK;
 
     smdebug->file_count = 0;
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(open_folder(sonde__trial_path(trial->path, "index", path), &index, diag));
     while (index != NULL && (entry = readdir(index)) != NULL) {
         char *end = NULL, name[300];
         const long long number = strtoll(entry->d_name, &end, 10);
@@ -482,13 +473,10 @@ sonde_err sonde__smdebug_refresh(sonde_trial *trial, sonde_diag *diag)
     struct stat about;
     const bool ended =
         stat(sonde__trial_path(trial->path, "training_job_end.ts", path), &about) == 0;
-    sonde_err err = list_files(trial, diag);
 
+    SONDE__TRY(list_files(trial, diag));
     trial->changed = trial->changed || ended != trial->ended;
     trial->ended = ended;
-    if (err != SONDE_OK) {
-        return err;
-    }
     SONDE__TRY(read_new(trial, diag));
     look_for_writers(trial);
     SONDE__TRY(read_collections(trial, diag));

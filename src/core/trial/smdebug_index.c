@@ -15,7 +15,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "base/point.h"
+#include "base/number.h"
 #include "trial/smdebug.h"
 #include "observe/tensor_roles.h"
 #include "trial/trial_state.h"
@@ -343,30 +343,21 @@ static sonde_err take_statistics(const index_reader *reader, const member *membe
     const sonde__smdebug *smdebug = reader->trial->smdebug;
     const size_t first = smdebug->record_count;
     sonde__trial_row_item item = {.item = {.step = reader->index}};
-    sonde_err err = declare_base(reader, members[begin].base, &item.item.tensor);
 
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(declare_base(reader, members[begin].base, &item.item.tensor));
     for (size_t i = begin; i < count; i++) {
         if (taken[i] || strcmp(members[i].base, members[begin].base) != 0) {
             continue;
         }
         taken[i] = true;
-        err = add_record(reader, &(sonde__smdebug_record){
-                                     members[i].from.offset, members[i].from.bytes,
-                                     item.item.tensor, members[i].reduction});
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(add_record(reader, &(sonde__smdebug_record){
+                                          members[i].from.offset, members[i].from.bytes,
+                                          item.item.tensor, members[i].reduction}));
     }
     if (find_payload(reader, members[begin].base, &(payload){0})) {
         return SONDE_OK; /* the value itself is there, and says more */
     }
-    err = add_group(reader, first, item.item.tensor, &item.row);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(add_group(reader, first, item.item.tensor, &item.row));
     return sonde__trial_worker_add(reader->trial, reader->worker, SONDE_FORM_VITALS,
                                    &item.item, reader->diag);
 }

@@ -8,7 +8,7 @@
 #include "base/whole_file.h"
 #include "trial/smdebug.h"
 #include "trial/trial_state.h"
-#include "base/given.h"
+#include "base/options.h"
 
 #include <dirent.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "base/point.h"
+#include "base/number.h"
 #include "storage/store.h"
 #include <errno.h>
 #include <fcntl.h>

@@ -207,7 +207,7 @@ static void reduce(sonde__plan_program *program, sonde__plan_trained *trained,
 
 static void reduce_all(sonde__plan_program *program)
 {
-    const int replicas = program->options->replication_factor;
+    const int replicas = program->options->replicas;
     const int ranks = sonde_nn_ranks_count(program->ranks);
     const char *last = "FinalReducedGradient___";
 

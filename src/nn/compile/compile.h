@@ -151,7 +151,7 @@ typedef struct sonde__plan_scaler {
     size_t gate, last;
 } sonde__plan_scaler;
 
-/* A hash of what the places of a plan depend on (plan_key.c). */
+/* A hash of what the places of a plan depend on (plan.c). */
 typedef struct sonde__plan_key {
     uint64_t low, high;
 } sonde__plan_key;
@@ -331,8 +331,7 @@ static inline size_t sonde__plan_aligned(size_t bytes)
 static inline bool sonde__plan_splits(const sonde__plan_program *program)
 {
     return program->options->gradient_accumulation > 1 ||
-           program->options->replication_factor > 1 ||
-           sonde_nn_ranks_count(program->ranks) > 1;
+           program->options->replicas > 1 || sonde_nn_ranks_count(program->ranks) > 1;
 }
 
 static inline bool sonde__plan_scales(const sonde__plan_program *program)

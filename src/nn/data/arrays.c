@@ -1,11 +1,9 @@
 /*
  * arrays.c - see arrays.h.
  */
-#include "nn/data/arrays.h"
+#include "nn/data/files.h"
 #include "base/fail.h"
 #include "base/memory.h"
-#include "nn/data/npy.h"
-#include "nn/data/zip.h"
 
 #include <sonde/safetensors.h>
 

@@ -3,9 +3,9 @@
  */
 #include "base/fail.h"
 #include "base/memory.h"
-#include "nn/data/arrays.h"
 #include "nn/data/dataset.h"
 #include "nn/data/dataset_table.h"
+#include "nn/data/files.h"
 
 #include <sonde/stats.h>
 

@@ -1,7 +1,7 @@
 /*
  * csv.c - see csv.h.
  */
-#include "nn/data/csv.h"
+#include "nn/data/files.h"
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"

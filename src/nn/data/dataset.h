@@ -9,8 +9,8 @@
 #define SONDE_NN_DATA_DATASET_H
 
 #include "base/macros.h"
-#include "nn/data/arrays.h"
-#include "nn/data/image.h"
+#include "nn/data/files.h"
+#include "nn/data/pixels.h"
 
 #include <sonde/nn/dataset.h>
 

@@ -3,12 +3,12 @@
  * public sets by name. The other kinds have files of their own.
  */
 #include "base/fail.h"
-#include "base/given.h"
+#include "base/options.h"
 #include "base/macros.h"
 #include "base/memory.h"
 #include "nn/data/dataset.h"
-#include "nn/data/garments.h"
-#include "nn/data/idx.h"
+#include "nn/data/pixels.h"
+#include "nn/data/files.h"
 #include "tensor/convert.h"
 
 #include <inttypes.h>

@@ -11,13 +11,13 @@
  * quotes and whose numbers are not.
  */
 #include "nn/data/dataset_table.h"
+#include "nn/data/files.h"
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "base/point.h"
+#include "base/number.h"
 #include "base/python_run.h"
 #include "nn/data/dataset.h"
-#include "nn/data/input.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -26,6 +26,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <sonde/stats.h>
 
 enum { CATEGORIES_MAX = 256, PATH_SIZE = SONDE__DATA_PATH };
 

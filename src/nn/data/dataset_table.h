@@ -5,7 +5,7 @@
 #define SONDE_NN_DATA_DATASET_TABLE_H
 
 #include "base/names.h"
-#include "nn/data/csv.h"
+#include "nn/data/files.h"
 
 #include <sonde/nn/dataset.h>
 

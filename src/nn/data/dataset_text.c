@@ -13,7 +13,7 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "nn/data/dataset.h"
-#include "nn/data/input.h"
+#include "nn/data/files.h"
 
 #include <sonde/text.h>
 

@@ -11,12 +11,11 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "nn/data/input.h"
-#include "base/given.h"
-#include "base/point.h"
+#include "nn/data/files.h"
+#include "base/options.h"
+#include "base/number.h"
 
 #include <sonde/nn/dataset.h>
-#include <sonde/nn/fetch.h>
 
 #include <errno.h>
 #include <inttypes.h>

@@ -2,11 +2,10 @@
  * idx.c - IDX arrays, read and written. Elements are swapped in place, so a uint8 array
  * costs only the read.
  */
-#include "nn/data/idx.h"
+#include "nn/data/files.h"
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "nn/data/input.h"
 
 #include <string.h>
 

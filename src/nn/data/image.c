@@ -5,7 +5,7 @@
  * struct behind a pointer that never changes. libjpeg fills a truncated scan with grey
  * and only warns; a half-grey image is no sample, so those warnings are errors here.
  */
-#include "nn/data/image.h"
+#include "nn/data/pixels.h"
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"

@@ -1,7 +1,7 @@
 /*
  * input.c - see input.h.
  */
-#include "nn/data/input.h"
+#include "nn/data/files.h"
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"

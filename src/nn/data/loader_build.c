@@ -2,7 +2,7 @@
  * loader_build.c - making a loader: its options, its epoch, its memory, its threads.
  */
 #include "base/fail.h"
-#include "base/given.h"
+#include "base/options.h"
 #include "base/macros.h"
 #include "base/memory.h"
 #include "nn/data/loader_state.h"

@@ -4,7 +4,6 @@
 #include "base/macros.h"
 #include "base/random.h"
 #include "nn/data/loader_state.h"
-#include "nn/data/pipeline.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,58 @@
 /*
- * loader_state.h - the inside of a loader: batches, made by worker threads or by the
+ * loader_state.h - the inside of pipelines and loaders. Internal.
+ */
+#ifndef SONDE_NN_DATA_LOADER_STATE_H
+#define SONDE_NN_DATA_LOADER_STATE_H
+
+#include "nn/data/dataset.h"
+#include "nn/data/pixels.h"
+
+#include <sonde/nn/loader.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* === pipeline ====================================================================== */
+
+/*
+ * The inside of a composed list of transforms.
+ */
+
+/* One step: a transform, or to_float fused with the normalise after it (affine). */
+typedef struct sonde__data_step {
+    sonde_nn_transform transform;
+    bool fused;                 /* to_float that also normalises */
+    sonde__data_affine *affine; /* to_float: one, or one a channel; in the pipeline */
+    int affines;
+    uint64_t place; /* in the given list, from 1: its stream of random numbers */
+} sonde__data_step;
+
+struct sonde_nn_pipeline {
+    sonde__data_step steps[SONDE_NN_TRANSFORMS_MAX];
+    size_t count;
+    sonde__data_affine_fn *kernel;
+    sonde_dtype in_dtype, out_dtype;
+    int rank;
+    int64_t out_shape[SONDE_NN_SAMPLE_DIMS];
+    size_t out_bytes;
+    size_t buffer_bytes; /* size of each of the two buffers between steps */
+    size_t resize_bytes;
+    sonde__data_affine *affines; /* owned */
+};
+
+/* The stream of random numbers of an epoch: place 0 is the order, p is transform p. */
+static inline uint64_t sonde__data_stream(uint64_t epoch, uint64_t place)
+{
+    return epoch * (SONDE_NN_TRANSFORMS_MAX + 1) + place;
+}
+
+/* === loader state ================================================================== */
+
+/*
+ * The inside of a loader: batches, made by worker threads or by the
  * consumer (loader_fill.c), handed over in order (loader.c); loader_build.c makes it.
  *
  * Batches are made and handed over in chunks: a few consecutive batches of one epoch.
@@ -22,18 +75,6 @@
  * Workers run ahead at most into the epoch after the consumer's, so two orders are
  * enough: that of epoch e is orders[e mod 2].
  */
-#ifndef SONDE_NN_DATA_LOADER_STATE_H
-#define SONDE_NN_DATA_LOADER_STATE_H
-
-#include "nn/data/dataset.h"
-
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <sonde/nn/loader.h>
 
 /* A place for one chunk. The buffers belong to the filler until filled is stored, then to
  * the consumer until released passes the ticket. */

@@ -5,7 +5,7 @@
 #include "base/memory.h"
 
 #include <sonde/error.h>
-#include <sonde/nn/metrics.h>
+#include <sonde/nn/evaluator.h>
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /*
  * npy.c - see npy.h. The header is scanned for its three keys, in any order.
  */
-#include "nn/data/npy.h"
+#include "nn/data/files.h"
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"

@@ -4,7 +4,7 @@
  *
  *     scratch: | row weights | first | count | column weights | first | count | plane |
  */
-#include "nn/data/resize.h"
+#include "nn/data/pixels.h"
 #include "base/macros.h"
 
 #include <math.h>

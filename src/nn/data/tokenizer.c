@@ -13,9 +13,9 @@
 #include "base/memory.h"
 #include "base/python_run.h"
 #include "base/whole_file.h"
-#include "nn/data/arrays.h"
+#include "nn/data/files.h"
 
-#include <sonde/nn/tokenizer.h>
+#include <sonde/nn/dataset.h>
 
 #include <inttypes.h>
 #include <stdio.h>

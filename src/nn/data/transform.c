@@ -13,9 +13,8 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "base/random.h"
-#include "nn/data/image.h"
-#include "nn/data/pipeline.h"
-#include "nn/data/resize.h"
+#include "nn/data/pixels.h"
+#include "nn/data/loader_state.h"
 
 #include <math.h>
 #include <stdio.h>

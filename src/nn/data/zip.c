@@ -2,7 +2,7 @@
  * zip.c - see zip.h. All numbers of the archive are checked against its size before they
  * are used.
  */
-#include "nn/data/zip.h"
+#include "nn/data/files.h"
 #include "base/fail.h"
 #include "base/memory.h"
 

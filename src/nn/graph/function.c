@@ -6,7 +6,7 @@
 #include "base/fail.h"
 #include "base/memory.h"
 
-#include <sonde/nn/function.h>
+#include <sonde/nn/model.h>
 
 #include <math.h>
 #include <stdint.h>
@@ -78,14 +78,14 @@ sonde_nn_value sonde_nn_tensor(sonde_nn_model *model, const char *name, sonde_ro
 static sonde__graph_param *find_borrowed(const sonde_nn_model *model, const char *name,
                                          sonde_view *view)
 {
-    const size_t params = sonde_nn_parameter_count(model);
+    const size_t params = model->param_count;
 
     for (size_t i = 0; name != NULL && i < sonde__graph_tensor_count(model); i++) {
         sonde__graph_param *tensor =
             i < params ? &model->params[i] : &model->buffers[i - params];
 
-        if (tensor->borrowed && strcmp(sonde__graph_tensor_name(model, i), name) == 0) {
-            *view = sonde__graph_tensor_view(model, i);
+        if (tensor->borrowed && strcmp(sonde__graph_tensor(model, i).name, name) == 0) {
+            *view = sonde__graph_tensor(model, i).view;
             return tensor;
         }
     }
@@ -96,7 +96,7 @@ sonde_err sonde_nn_tensor_move(sonde_nn_model *model, const char *name,
                                const sonde_view *memory, sonde_diag *diag)
 {
     sonde_view view = {0};
-    sonde__graph_param *tensor = find_borrowed(model, name, &view);
+    sonde__graph_param *tensor = model != NULL ? find_borrowed(model, name, &view) : NULL;
 
     if (tensor == NULL || memory == NULL) {
         return sonde__fail(diag, SONDE_EINVAL, name != NULL ? name : "name",
@@ -262,18 +262,14 @@ void sonde_nn_module_output(sonde_nn_model *model, const char *module,
 
 /* --- values ------------------------------------------------------------------------- */
 
-sonde_dtype sonde_nn_value_dtype(const sonde_nn_model *model, sonde_nn_value value)
+sonde_nn_value_info sonde_nn_value_describe(const sonde_nn_model *model,
+                                            sonde_nn_value value)
 {
-    return model != NULL && value != 0 && value < model->graph.value_count
-               ? sonde__graph_shape(model, value)->dtype
-               : SONDE_F32;
-}
-
-const char *sonde_nn_value_name(const sonde_nn_model *model, sonde_nn_value value)
-{
-    return model != NULL && value != 0 && value < model->graph.value_count
-               ? model->graph.values[value].name
-               : NULL;
+    if (model == NULL || value == 0 || value >= model->graph.value_count) {
+        return (sonde_nn_value_info){.name = NULL, .dtype = SONDE_F32};
+    }
+    return (sonde_nn_value_info){.name = model->graph.values[value].name,
+                                 .dtype = sonde__graph_shape(model, value)->dtype};
 }
 
 void sonde_nn_name_value(sonde_nn_model *model, sonde_nn_value value, const char *module,

@@ -5,7 +5,7 @@
 #include "base/fail.h"
 #include "base/memory.h"
 #include "base/names.h"
-#include "base/point.h"
+#include "base/number.h"
 
 #include "nn/ops/common.h"
 

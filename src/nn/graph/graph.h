@@ -191,8 +191,7 @@ const sonde__op_shape *sonde__graph_shape(const sonde_nn_model *model,
                                           sonde_nn_value value);
 /* Parameters, then buffers: what a file of the model holds. */
 size_t sonde__graph_tensor_count(const sonde_nn_model *model);
-const char *sonde__graph_tensor_name(const sonde_nn_model *model, size_t i);
-sonde_view sonde__graph_tensor_view(const sonde_nn_model *model, size_t i);
+sonde_named_view sonde__graph_tensor(const sonde_nn_model *model, size_t i);
 /* Full path of a layer's module inside the current scope; "" at the root for NULL. */
 const char *sonde__graph_module_path(sonde_nn_model *model, const char *name);
 

@@ -9,7 +9,7 @@
 #include "base/fail.h"
 #include "nn/ops/layer_row.h"
 #include "base/memory.h"
-#include "base/given.h"
+#include "base/options.h"
 #include "base/macros.h"
 
 #include <math.h>
@@ -432,8 +432,9 @@ sonde_nn_value sonde_nn_nll_loss(sonde_nn_model *model, const char *name,
     return one_op(model, name, &sonde__op_nll, &attrs, in, 2);
 }
 
-sonde_nn_value sonde_nn_cross_entropy(sonde_nn_model *model, const char *name,
-                                      sonde_nn_value logits, sonde_nn_value target)
+/* Without options. */
+static sonde_nn_value plain_cross_entropy(sonde_nn_model *model, const char *name,
+                                          sonde_nn_value logits, sonde_nn_value target)
 {
     sonde__graph_layer layer;
     const sonde__op_attrs softmax = {.along = {.axis = 1}},
@@ -499,9 +500,9 @@ static sonde_nn_value add_weights(sonde__graph_layer *layer,
     return value;
 }
 
-sonde_nn_value sonde_nn_cross_entropy_with(sonde_nn_model *model, const char *name,
-                                           sonde_nn_value logits, sonde_nn_value target,
-                                           const sonde_nn_cross_entropy_options *options)
+sonde_nn_value sonde_nn_cross_entropy(sonde_nn_model *model, const char *name,
+                                      sonde_nn_value logits, sonde_nn_value target,
+                                      const sonde_nn_cross_entropy_options *options)
 {
     sonde_nn_cross_entropy_options taken;
     sonde__graph_layer layer;
@@ -510,6 +511,9 @@ sonde_nn_value sonde_nn_cross_entropy_with(sonde_nn_model *model, const char *na
     sonde_nn_value in[3] = {logits, target, 0};
     int count = 2;
 
+    if (options == NULL) {
+        return plain_cross_entropy(model, name, logits, target);
+    }
     if (!sonde__graph_layer_begin(model, &layer, name) ||
         !take_options(model, name, &taken, sizeof taken, options,
                       "sonde_nn_cross_entropy_options")) {

@@ -4,7 +4,7 @@
  */
 #include "base/fail.h"
 #include "base/memory.h"
-#include "base/point.h"
+#include "base/number.h"
 #include "base/random.h"
 #include "nn/graph/layer.h"
 
@@ -151,19 +151,9 @@ void sonde_nn_loss(sonde_nn_model *model, sonde_nn_value value)
     }
 }
 
-sonde_nn_value sonde_nn_model_loss(const sonde_nn_model *model)
-{
-    return model != NULL ? model->graph.loss : 0;
-}
-
 sonde_nn_value sonde_nn_model_output(const sonde_nn_model *model, size_t i)
 {
     return model != NULL && i < model->graph.output_count ? model->graph.outputs[i] : 0;
-}
-
-size_t sonde_nn_model_input_count(const sonde_nn_model *model)
-{
-    return model != NULL ? model->graph.input_count : 0;
 }
 
 size_t sonde_nn_output_loss(sonde_nn_model *model)
@@ -574,87 +564,73 @@ void sonde__graph_param_draw(sonde__graph_param *param, uint64_t seed, size_t st
 
 void sonde_nn_model_initialise(sonde_nn_model *model, uint64_t seed)
 {
-    for (size_t i = 0; i < sonde_nn_parameter_count(model); i++) {
+    const sonde_nn_model_info info = sonde_nn_model_get_info(model);
+
+    for (size_t i = 0; i < info.parameter_count; i++) {
         if (!model->params[i].given && !model->params[i].borrowed) {
             sonde__graph_param_draw(&model->params[i], seed, i);
         }
     }
-    for (size_t i = 0; i < sonde_nn_buffer_count(model); i++) {
+    for (size_t i = 0; i < info.buffer_count; i++) {
         if (!model->buffers[i].given && !model->buffers[i].borrowed) {
             sonde__graph_fill_buffer(model, i);
         }
     }
 }
 
-size_t sonde_nn_parameter_count(const sonde_nn_model *model)
+sonde_nn_model_info sonde_nn_model_get_info(const sonde_nn_model *model)
 {
-    return model != NULL ? model->param_count : 0;
+    if (model == NULL) {
+        return (sonde_nn_model_info){0};
+    }
+    return (sonde_nn_model_info){.input_count = model->graph.input_count,
+                                 .output_count = model->graph.output_count,
+                                 .parameter_count = model->param_count,
+                                 .buffer_count = model->buffer_count,
+                                 .loss = model->graph.loss};
 }
 
-const char *sonde_nn_parameter_name(const sonde_nn_model *model, size_t i)
+/* Tensor i of one of the lists, in place. */
+static sonde_named_view tensor_at(const sonde_nn_model *model,
+                                  const sonde__graph_param *list, size_t count, size_t i)
 {
-    return i < sonde_nn_parameter_count(model)
-               ? model->graph.values[model->params[i].value].name
-               : NULL;
+    if (i >= count) {
+        return (sonde_named_view){0};
+    }
+    const uint32_t value = list[i].value;
+    const sonde__op_shape *shape = sonde__op_value_shape(&model->graph, value);
+
+    return (sonde_named_view){
+        .name = model->graph.values[value].name,
+        .view = sonde_view_of(shape->dtype, shape->rank, shape->dim, list[i].data)};
 }
 
-/* A tensor of one of the lists, in place. */
-static sonde_view tensor_view(const sonde_nn_model *model,
-                              const sonde__graph_param *tensor)
+sonde_named_view sonde_nn_parameter(const sonde_nn_model *model, size_t i)
 {
-    const sonde__op_shape *shape = sonde__op_value_shape(&model->graph, tensor->value);
-
-    return sonde_view_of(shape->dtype, shape->rank, shape->dim, tensor->data);
+    return model != NULL ? tensor_at(model, model->params, model->param_count, i)
+                         : (sonde_named_view){0};
 }
 
-sonde_view sonde_nn_parameter_view(const sonde_nn_model *model, size_t i)
+sonde_named_view sonde_nn_buffer(const sonde_nn_model *model, size_t i)
 {
-    return i < sonde_nn_parameter_count(model) ? tensor_view(model, &model->params[i])
-                                               : (sonde_view){0};
-}
-
-size_t sonde_nn_buffer_count(const sonde_nn_model *model)
-{
-    return model != NULL ? model->buffer_count : 0;
-}
-
-const char *sonde_nn_buffer_name(const sonde_nn_model *model, size_t i)
-{
-    return i < sonde_nn_buffer_count(model)
-               ? model->graph.values[model->buffers[i].value].name
-               : NULL;
-}
-
-sonde_view sonde_nn_buffer_view(const sonde_nn_model *model, size_t i)
-{
-    return i < sonde_nn_buffer_count(model) ? tensor_view(model, &model->buffers[i])
-                                            : (sonde_view){0};
+    return model != NULL ? tensor_at(model, model->buffers, model->buffer_count, i)
+                         : (sonde_named_view){0};
 }
 
 size_t sonde__graph_tensor_count(const sonde_nn_model *model)
 {
-    return sonde_nn_parameter_count(model) + sonde_nn_buffer_count(model);
+    return model->param_count + model->buffer_count;
 }
 
-const char *sonde__graph_tensor_name(const sonde_nn_model *model, size_t i)
+sonde_named_view sonde__graph_tensor(const sonde_nn_model *model, size_t i)
 {
-    const size_t params = sonde_nn_parameter_count(model);
-
-    return i < params ? sonde_nn_parameter_name(model, i)
-                      : sonde_nn_buffer_name(model, i - params);
-}
-
-sonde_view sonde__graph_tensor_view(const sonde_nn_model *model, size_t i)
-{
-    const size_t params = sonde_nn_parameter_count(model);
-
-    return i < params ? sonde_nn_parameter_view(model, i)
-                      : sonde_nn_buffer_view(model, i - params);
+    return i < model->param_count ? sonde_nn_parameter(model, i)
+                                  : sonde_nn_buffer(model, i - model->param_count);
 }
 
 void sonde_nn_parameter_leave_out(sonde_nn_model *model, size_t i, bool left_out)
 {
-    if (i < sonde_nn_parameter_count(model)) {
+    if (model != NULL && i < model->param_count) {
         model->params[i].left_out = left_out;
     }
 }
@@ -670,8 +646,7 @@ static sonde_named_view *list_tensors(const sonde_nn_model *model, sonde_diag *d
         return NULL;
     }
     for (size_t i = 0; i < count; i++) {
-        named[i].name = sonde__graph_tensor_name(model, i);
-        named[i].view = sonde__graph_tensor_view(model, i);
+        named[i] = sonde__graph_tensor(model, i);
     }
     return named;
 }
@@ -714,11 +689,8 @@ sonde_err sonde_nn_model_load(sonde_nn_model *model, const char *path, sonde_dia
                                       file, path, named, sonde__graph_tensor_count(model),
                                       true, diag));
     for (size_t i = 0; i < sonde__graph_tensor_count(model); i++) {
-        const sonde_view target = sonde__graph_tensor_view(model, i);
-
-        SONDE__TRY_GO(sonde_view_copy(
-            &target, sonde_safetensors_find(file, sonde__graph_tensor_name(model, i)),
-            diag));
+        SONDE__TRY_GO(sonde_view_copy(&named[i].view,
+                                      sonde_safetensors_find(file, named[i].name), diag));
     }
 error:
     sonde__free(named);

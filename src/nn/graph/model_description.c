@@ -10,7 +10,7 @@
 #include "nn/graph/layer.h"
 
 #include <sonde/json.h>
-#include <sonde/nn/function.h>
+#include <sonde/nn/model.h>
 
 #include <assert.h>
 #include <string.h>

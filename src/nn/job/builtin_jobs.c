@@ -244,11 +244,6 @@ const char *sonde_nn_job_builtin_name(size_t i)
     return i < SONDE_COUNT_OF(builtins) ? builtins[i].name : NULL;
 }
 
-const char *sonde_nn_job_builtin_text(size_t i)
-{
-    return i < SONDE_COUNT_OF(builtins) ? builtins[i].text : NULL;
-}
-
 const char *sonde__job_builtin_text(const char *name)
 {
     for (size_t i = 0; i < SONDE_COUNT_OF(builtins); i++) {

@@ -9,7 +9,8 @@
 #include "base/macros.h"
 #include "base/memory.h"
 
-#include <sonde/nn/option.h>
+#include <sonde/rules.h>
+#include <sonde/nn/job.h>
 #include <sonde/nn/plan.h>
 
 #include <stdio.h>
@@ -40,27 +41,13 @@ sonde_nn_job_info *sonde_nn_job_get_info(sonde_nn_job *job)
     return &job->info;
 }
 
-size_t sonde_nn_job_tap_count(const sonde_nn_job *job)
-{
-    if (job == NULL) {
-        return 0;
-    }
-    return job->tap_count;
-}
-
-const sonde_nn_job_tap *sonde_nn_job_get_tap(const sonde_nn_job *job, size_t i)
-{
-    if (job == NULL) {
-        return NULL;
-    }
-    return &job->taps[i];
-}
-
 /* --- sections --------------------------------------------------------------------- */
 
 static sonde_err read_data(const sonde__yaml_reader *reader, const sonde__yaml *section,
-                           sonde_nn_job_info *info)
+                           sonde_nn_job *job)
 {
+    sonde_nn_job_info *info = &job->info;
+
     if (section->kind == SONDE__YAML_SCALAR) {
         info->data_name = section->text;
         return SONDE_OK;
@@ -120,25 +107,69 @@ static sonde_err read_observe(const sonde__yaml_reader *reader,
         return sonde__yaml_fail(reader, section, SONDE_EINVAL, "a list",
                                 "observe is not a list");
     }
-    job->taps = sonde__calloc(section->count, sizeof *job->taps);
+    job->info.taps = job->taps = sonde__calloc(section->count, sizeof *job->taps);
     if (job->taps == NULL) {
         return sonde__fail_nomem(reader->diag, "a job");
     }
     for (size_t i = 0; i < section->count; i++) {
-        SONDE__TRY(read_tap(reader, section->children[i], &job->taps[job->tap_count++]));
+        SONDE__TRY(
+            read_tap(reader, section->children[i], &job->taps[job->info.tap_count++]));
     }
     return SONDE_OK;
 }
 
-/* --- recording -------------------------------------------------------------------- */
-
-bool sonde_nn_job_records(const sonde_nn_job *job)
+static sonde_err read_options(const sonde__yaml_reader *reader,
+                              const sonde__yaml *section, sonde_nn_job *job)
 {
-    if (job == NULL) {
-        return false;
-    }
-    return job->record != NULL;
+    return sonde__job_read_options(reader, section, &job->info);
 }
+
+static sonde_err read_demo(const sonde__yaml_reader *reader, const sonde__yaml *section,
+                           sonde_nn_job *job)
+{
+    return sonde__job_read_demo(reader, section, &job->demo);
+}
+
+/*
+ *     rules: none                                   or a text, or a list, as of sonde_rules_add_list
+ *     rules: {judge: default, every: 10, stop_on: [error], on_finding: [...], each: false}
+ */
+/* Finds mistakes: adds the rules to an engine that is not used. */
+static sonde_err check_rules(const sonde__yaml_reader *reader, const sonde__yaml *node,
+                             const sonde_nn_job_texts *judge)
+{
+    sonde_rules *rules = NULL;
+    sonde_diag inner = {0};
+    sonde_err err = sonde_rules_create(&rules, &inner);
+
+    if (err != SONDE_OK) {
+        goto done;
+    }
+    for (size_t i = 0; i < judge->count; i++) {
+        SONDE__TRY_DONE(sonde_rules_add_list(rules, judge->text[i], &inner));
+    }
+
+done:
+    sonde_rules_destroy(rules);
+    if (err != SONDE_OK) {
+        return sonde__yaml_fail(reader, node, err, inner.expected, "%s%s%s", inner.where,
+                                inner.where[0] != '\0' ? ": " : "", inner.found);
+    }
+    return SONDE_OK;
+}
+
+static sonde_err read_rules(const sonde__yaml_reader *reader, const sonde__yaml *section,
+                            sonde_nn_job *job)
+{
+    const bool map = section->kind == SONDE__YAML_MAP;
+    const sonde__yaml *node = map ? sonde__yaml_get(section, "judge") : section;
+
+    SONDE__TRY(map ? sonde__job_read_options(reader, section, &job->info)
+                   : sonde__job_read_judge(reader, section, &job->info));
+    return node != NULL ? check_rules(reader, node, &job->info.rules.judge) : SONDE_OK;
+}
+
+/* --- recording -------------------------------------------------------------------- */
 
 sonde_err sonde_nn_job_hook(const sonde_nn_job *job, const sonde_hook_options *options,
                             sonde_hook **out, sonde_diag *diag)
@@ -167,6 +198,7 @@ static sonde_err keep_record(sonde_nn_job *job, const char *text, size_t size,
         return sonde__fail_nomem(diag, "a job");
     }
     job->record_size = size;
+    job->info.records = true;
     SONDE__TRY(sonde_nn_job_hook(job, &dry, &hook, diag));
     return sonde_hook_close(hook, SONDE_RUN_FINISHED, NULL, diag);
 }
@@ -184,46 +216,23 @@ static sonde_err check_keys(const sonde__yaml_reader *reader, const sonde__yaml 
 static sonde_err read_sections(const sonde__yaml_reader *reader, const sonde__yaml *root,
                                sonde_nn_job *job)
 {
-    sonde_err err = check_keys(reader, root);
-    const sonde__yaml *section = NULL;
+    static const struct {
+        const char *name;
+        sonde_err (*read)(const sonde__yaml_reader *reader, const sonde__yaml *section,
+                          sonde_nn_job *job);
+    } sections[] = {{"data", read_data},       {"optimizer", read_optimizer},
+                    {"options", read_options}, {"observe", read_observe},
+                    {"demo", read_demo},       {"rules", read_rules}};
 
-    if (err != SONDE_OK) {
-        return err;
+    SONDE__TRY(check_keys(reader, root));
+    for (size_t i = 0; i < SONDE_COUNT_OF(sections); i++) {
+        const sonde__yaml *section = sonde__yaml_get(root, sections[i].name);
+
+        if (section != NULL) {
+            SONDE__TRY(sections[i].read(reader, section, job));
+        }
     }
-    if ((section = sonde__yaml_get(root, "data")) != NULL) {
-        err = read_data(reader, section, &job->info);
-    }
-    if (err != SONDE_OK) {
-        return err;
-    }
-    if ((section = sonde__yaml_get(root, "optimizer")) != NULL) {
-        err = read_optimizer(reader, section, job);
-    }
-    if (err != SONDE_OK) {
-        return err;
-    }
-    if ((section = sonde__yaml_get(root, "options")) != NULL) {
-        err = sonde__job_read_options(reader, section, &job->info);
-    }
-    if (err != SONDE_OK) {
-        return err;
-    }
-    if ((section = sonde__yaml_get(root, "observe")) != NULL) {
-        err = read_observe(reader, section, job);
-    }
-    if (err != SONDE_OK) {
-        return err;
-    }
-    if ((section = sonde__yaml_get(root, "demo")) != NULL) {
-        err = sonde__job_read_demo(reader, section, &job->demo);
-    }
-    if (err != SONDE_OK) {
-        return err;
-    }
-    if ((section = sonde__yaml_get(root, "rules")) != NULL) {
-        err = sonde__job_read_rules(reader, section, &job->info);
-    }
-    return err;
+    return SONDE_OK;
 }
 
 /* A job whose model is a name stands on the built-in job of that name. */
@@ -232,13 +241,9 @@ static sonde_err read_model_section(const sonde__yaml_reader *reader, sonde_nn_j
     const sonde__yaml *model = sonde__yaml_get(job->root, "model");
     const char *text = NULL;
     sonde__yaml_reader builtin = {NULL, reader->diag};
-    sonde_err err = SONDE_OK;
 
     if (model == NULL && job->root->kind == SONDE__YAML_MAP) {
-        err = check_keys(reader, job->root); /* it may be misspelt */
-    }
-    if (err != SONDE_OK) {
-        return err;
+        SONDE__TRY(check_keys(reader, job->root)); /* it may be misspelt */
     }
     if (model == NULL) {
         return sonde__yaml_fail(reader, job->root, SONDE_EINVAL,
@@ -266,9 +271,8 @@ static sonde_err read_model_section(const sonde__yaml_reader *reader, sonde_nn_j
     builtin.name = model->text;
     SONDE__TRY(
         sonde__yaml_parse(text, strlen(text), model->text, &job->builtin, reader->diag));
-    err = read_sections(&builtin, job->builtin, job);
     job->model = sonde__yaml_get(job->builtin, "model");
-    return err;
+    return read_sections(&builtin, job->builtin, job);
 }
 
 /* Names of inputs that live in the model. */
@@ -332,6 +336,7 @@ static sonde_err parse(const char *text, size_t size, const char *name,
 {
     const sonde__yaml_reader reader = {name, diag};
     sonde_nn_job *job = sonde__calloc(1, sizeof *job);
+    sonde_nn_plan_info saved;
     sonde_err err = SONDE_OK;
 
     if (job == NULL) {
@@ -339,27 +344,22 @@ static sonde_err parse(const char *text, size_t size, const char *name,
         return sonde__fail_nomem(diag, "a job");
     }
     job->plan = plan;
-    err = sonde__job_tokens_create(job, diag);
-    if (err == SONDE_OK) {
-        err = set_defaults(job, diag);
-    }
-    job->info.options.plan = plan;
     job->name = sonde__strdup(name);
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    if (job->name == NULL) {
-        err = sonde__fail_nomem(diag, "a job");
-    }
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(job->name != NULL ? SONDE_OK : sonde__fail_nomem(diag, "a job"));
+    SONDE__TRY_GO(sonde__job_tokens_create(job, diag));
+    SONDE__TRY_GO(set_defaults(job, diag));
+    job->info.options.plan = plan;
     SONDE__TRY_GO(sonde__yaml_parse(text, size, name, &job->root, diag));
     SONDE__TRY_GO(read_model_section(&reader, job));
     SONDE__TRY_GO(read_sections(&reader, job->root, job));
     SONDE__TRY_GO(keep_record(job, text, size, diag));
     SONDE__TRY_GO(sonde__job_tokens_find(job, diag));
     SONDE__TRY_GO(check_model(job, diag));
+    job->info.has_weights = plan != NULL &&
+                            sonde_nn_plan_describe(plan, &saved, NULL) == SONDE_OK &&
+                            saved.weights;
+    job->info.balanced = job->model->kind == SONDE__YAML_MAP &&
+                         sonde__job_loss_is_balanced(sonde__yaml_get(job->model, "loss"));
     *out = job;
     return SONDE_OK;
 

@@ -4,9 +4,7 @@
 #ifndef SONDE_NN_JOB_JOB_H
 #define SONDE_NN_JOB_JOB_H
 
-#include <sonde/nn/demo.h>
 #include <sonde/nn/job.h>
-#include <sonde/nn/option.h>
 #include <sonde/print.h>
 
 #include "base/yaml.h"
@@ -26,8 +24,7 @@ struct sonde_nn_job {
     char *input_names[SONDE_NN_FIELDS];
     const sonde__yaml *groups; /* of the optimizer; NULL: none */
     bool rules_set;            /* by sonde_nn_job_set: the job's own list is gone */
-    sonde_nn_job_tap *taps;
-    size_t tap_count;
+    sonde_nn_job_tap *taps;    /* those of info */
     sonde_nn_demo demo;
     struct sonde__job_tokens *tokens; /* what is known of them */
     float *balanced; /* (balanced_count): weights of classes; NULL: equal ones */
@@ -93,9 +90,6 @@ sonde_err sonde__job_read_groups(const sonde__yaml_reader *reader,
 /* The list of rules, "none" included. */
 sonde_err sonde__job_read_judge(const sonde__yaml_reader *reader, const sonde__yaml *node,
                                 sonde_nn_job_info *info);
-/* The section `rules`, which is a list of rules or a map. */
-sonde_err sonde__job_read_rules(const sonde__yaml_reader *reader,
-                                const sonde__yaml *section, sonde_nn_job_info *info);
 
 /* The keys of a layer's entry that belong to its row, as sonde_nn_layer takes them. */
 sonde_err sonde__job_read_settings(const sonde__yaml_reader *reader,
@@ -135,6 +129,6 @@ sonde_err sonde__job_read_demo(const sonde__yaml_reader *reader,
 
 extern const char sonde__job_builtin_names[]; /* as an error lists them */
 /* NULL for no built-in model. Accepts - for _. */
-const char *sonde__job_builtin_text(const char *name);
+SONDE_API const char *sonde__job_builtin_text(const char *name);
 
 #endif

@@ -12,7 +12,7 @@
  */
 #include "base/fail.h"
 #include "base/macros.h"
-#include "base/point.h"
+#include "base/number.h"
 #include "nn/job/job.h"
 
 #include <math.h>

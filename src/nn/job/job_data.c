@@ -397,14 +397,6 @@ sonde_err sonde_nn_job_loader(const sonde_nn_job *job, const sonde_nn_dataset *s
 
 /* --- balanced classes ----------------------------------------------------------------- */
 
-bool sonde_nn_job_is_balanced(const sonde_nn_job *job)
-{
-    if (job == NULL || job->model->kind != SONDE__YAML_MAP) {
-        return false;
-    }
-    return sonde__job_loss_is_balanced(sonde__yaml_get(job->model, "loss"));
-}
-
 /* Counts the labels of a set by class. */
 static void count_labels(const sonde_nn_dataset *set, int64_t *counts)
 {
@@ -424,7 +416,7 @@ sonde_err sonde_nn_job_balance(sonde_nn_job *job, const sonde_nn_dataset *set,
     int64_t *counts = NULL, present = 0;
     float *weights = NULL;
 
-    if (!sonde_nn_job_is_balanced(job)) {
+    if (!job->info.balanced) {
         return SONDE_OK;
     }
     if (!traits->has_labels || traits->label_length > 0 || classes < 1) {

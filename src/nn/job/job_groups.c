@@ -13,7 +13,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 
-#include <sonde/nn/option.h>
+#include <sonde/nn/job.h>
 
 #include <string.h>
 
@@ -110,7 +110,7 @@ static sonde_err read_group(const sonde__yaml_reader *reader, const sonde__yaml 
     }
     read.optimizer = own.optimizer;
     read.scheduled = has_schedule(entry);
-    read.rate = own.rate;
+    read.schedule = own.schedule;
     read.rates = own.rates;
     *group = read;
     return SONDE_OK;
@@ -139,12 +139,8 @@ sonde_err sonde__job_read_groups(const sonde__yaml_reader *reader,
         SONDE__TRY(read_group(reader, list->children[i], &job->info, &group));
     }
     job->groups = list;
+    job->info.group_count = list->count;
     return SONDE_OK;
-}
-
-size_t sonde_nn_job_group_count(const sonde_nn_job *job)
-{
-    return job != NULL && job->groups != NULL ? job->groups->count : 0;
 }
 
 sonde_err sonde_nn_job_get_group(const sonde_nn_job *job, size_t i,
@@ -153,9 +149,9 @@ sonde_err sonde_nn_job_get_group(const sonde_nn_job *job, size_t i,
     SONDE__NEEDS(diag, job, group);
     const sonde__yaml_reader reader = {job->name, diag};
 
-    if (i >= sonde_nn_job_group_count(job)) {
+    if (i >= job->info.group_count) {
         return sonde__fail(diag, SONDE_ERANGE, "group", "fewer", "group %zu of %zu", i,
-                           sonde_nn_job_group_count(job));
+                           job->info.group_count);
     }
     return read_group(&reader, job->groups->children[i], &job->info, group);
 }

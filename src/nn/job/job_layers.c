@@ -3,6 +3,7 @@
  * layer's line. Unknown kinds are found before that, all at once.
  */
 #include "nn/job/job_layers.h"
+#include "nn/job/job.h"
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
@@ -366,4 +367,254 @@ sonde_err sonde__job_build_layers(sonde__job_builder *b, const sonde__yaml *mode
         count--;
     }
     return build_list(b, section, count);
+}
+
+/* === settings of a layer =========================================================== */
+
+/*
+ * The keys of a layer that is a row of src/nn/ops.
+ */
+
+/* PyTorch's None. */
+static bool is_none(const sonde__yaml *node)
+{
+    return node->kind == SONDE__YAML_SCALAR &&
+           (strcmp(node->text, "none") == 0 || strcmp(node->text, "null") == 0);
+}
+
+/* The value of one key of a row; *given: it is there. */
+static sonde_err read_setting(const sonde__yaml_reader *reader, const sonde__yaml *entry,
+                              const sonde__op_field *field, sonde_nn_setting *setting,
+                              bool *given)
+{
+    int64_t numbers[SONDE_MAX_DIMS] = {0};
+    size_t count = 0;
+    float number = 0.0F;
+    bool flag = false;
+    sonde_err err = SONDE_OK;
+
+    *given = sonde__yaml_get(entry, field->key) != NULL;
+    if (!*given) {
+        return SONDE_OK;
+    }
+    *setting = (sonde_nn_setting){.key = field->key, .count = 1};
+    switch (field->kind) {
+    case SONDE__FIELD_WORD:
+        return sonde__yaml_text(reader, entry, field->key, &setting->word);
+    case SONDE__FIELD_FLAG:
+        err = sonde__yaml_bool(reader, entry, field->key, &flag);
+        setting->values[0] = flag ? 1.0 : 0.0;
+        return err;
+    case SONDE__FIELD_NUMBER:
+        if (field->may_be_none && is_none(sonde__yaml_get(entry, field->key))) {
+            setting->word = "none";
+            return SONDE_OK;
+        }
+        err = sonde__yaml_float(reader, entry, field->key, &number);
+        setting->values[0] = (double)number;
+        return err;
+    case SONDE__FIELD_WHOLE:
+    case SONDE__FIELD_AXIS:
+    case SONDE__FIELD_PAIR:
+    case SONDE__FIELD_TRIPLE:
+    case SONDE__FIELD_DIMS:
+        break;
+    }
+    err = sonde__yaml_ints(reader, entry, field->key, numbers, SONDE_MAX_DIMS, &count);
+    setting->count = (int)count;
+    for (size_t i = 0; i < count; i++) {
+        setting->values[i] = (double)numbers[i];
+    }
+    return err;
+}
+
+sonde_err sonde__job_read_settings(const sonde__yaml_reader *reader,
+                                   const sonde__yaml *entry, const sonde__op_layer *row,
+                                   sonde_nn_setting settings[SONDE__MAX_FIELDS],
+                                   size_t *count)
+{
+    *count = 0;
+    for (int i = 0; i < sonde__op_field_count(row); i++) {
+        bool given = false;
+        const sonde_err err =
+            read_setting(reader, entry, &row->fields[i], &settings[*count], &given);
+
+        if (err != SONDE_OK) {
+            return err;
+        }
+        *count += given ? 1 : 0;
+    }
+    return SONDE_OK;
+}
+
+/* === the layer print =============================================================== */
+
+/*
+ * How a layer `print` of a job prints.
+ */
+
+/* Text of at most 7 bytes; what is there stays if the key is missing. */
+static sonde_err read_short_text(const sonde__yaml_reader *reader,
+                                 const sonde__yaml *entry, const char *key, char *to,
+                                 size_t size)
+{
+    const char *text = NULL;
+    const sonde_err err = sonde__yaml_text(reader, entry, key, &text);
+
+    if (err != SONDE_OK || text == NULL) {
+        return err;
+    }
+    if (strlen(text) >= size) {
+        return sonde__yaml_fail(reader, sonde__yaml_get(entry, key), SONDE_EINVAL,
+                                "at most 7 characters", "%s is '%s'", key, text);
+    }
+    memcpy(to, text, strlen(text) + 1);
+    return SONDE_OK;
+}
+
+static sonde_err read_float_format(const sonde__yaml_reader *reader,
+                                   const sonde__yaml *entry, sonde_float_format *format)
+{
+    const char *text = NULL;
+    sonde_diag diag = {0};
+    sonde_err err = sonde__yaml_text(reader, entry, "float_format", &text);
+
+    if (err != SONDE_OK || text == NULL) {
+        return err;
+    }
+    err = sonde_float_format_parse(text, format, &diag);
+    if (err != SONDE_OK) {
+        return sonde__yaml_fail(reader, sonde__yaml_get(entry, "float_format"), err,
+                                diag.expected, "float_format is '%s'", text);
+    }
+    return SONDE_OK;
+}
+
+/* Keys that are missing leave their options as they are. */
+static sonde_err read_print(const sonde__yaml_reader *reader, const sonde__yaml *entry,
+                            sonde_print_options *options)
+{
+    struct {
+        const char *key;
+        int64_t most, value;
+        int *to; /* NULL: the threshold */
+    } numbers[] = {
+        {"summarise_threshold", INT64_MAX, options->summarise_threshold, NULL},
+        {"edge_items", INT32_MAX, options->edge_items, &options->edge_items},
+        {"max_line_width", INT32_MAX, options->max_line_width, &options->max_line_width},
+        {"digits", 17, options->digits, &options->digits}};
+    const struct {
+        const char *key;
+        char *to;
+    } texts[] = {{"separator", options->separator},
+                 {"open_bracket", options->open_bracket},
+                 {"close_bracket", options->close_bracket}};
+    SONDE__TRY(read_float_format(reader, entry, &options->float_format));
+    for (size_t i = 0; i < SONDE_COUNT_OF(numbers); i++) {
+        SONDE__TRY(sonde__yaml_int(reader, entry, numbers[i].key, 0, numbers[i].most,
+                                   &numbers[i].value));
+        if (numbers[i].to != NULL) {
+            *numbers[i].to = (int)numbers[i].value;
+        }
+    }
+    options->summarise_threshold = numbers[0].value;
+    for (size_t i = 0; i < SONDE_COUNT_OF(texts); i++) {
+        SONDE__TRY(read_short_text(reader, entry, texts[i].key, texts[i].to,
+                                   sizeof options->separator));
+    }
+    return SONDE_OK;
+}
+
+sonde_err sonde__job_build_print(const sonde__yaml_reader *reader,
+                                 const sonde__yaml *entry, sonde_nn_model *model,
+                                 const char *name, sonde_nn_value in, sonde_nn_value *out)
+{
+    sonde_print_options options = sonde_print_options_default();
+    bool gradient = true;
+    SONDE__TRY(sonde__yaml_bool(reader, entry, "gradient", &gradient));
+    SONDE__TRY(read_print(reader, entry, &options));
+    *out = sonde_nn_print(model, in, name, gradient, &options);
+    return SONDE_OK;
+}
+
+/* === kinds of layers =============================================================== */
+
+/*
+ * The kinds of layers of a job by name: the rows of src/nn/ops
+ * (layer_row.h), and three that are no ops.
+ */
+
+static sonde_err build_print(sonde__job_builder *b, const sonde__yaml *entry,
+                             const char *name, const sonde_nn_value *in,
+                             sonde_nn_value *out)
+{
+    return sonde__job_build_print(&b->reader, entry, b->model, name, in[0], out);
+}
+
+/* Begins a block and hands its input on. */
+static sonde_err build_block(sonde__job_builder *b, const sonde__yaml *entry,
+                             const char *name, const sonde_nn_value *in,
+                             sonde_nn_value *out)
+{
+    (void)entry;
+    sonde_nn_begin_block(b->model, name);
+    *out = in[0];
+    return SONDE_OK;
+}
+
+static const sonde__job_layer_kind own_kinds[] = {
+    {"print",
+     {"gradient", "summarise_threshold", "edge_items", "max_line_width", "digits",
+      "float_format", "separator", "open_bracket", "close_bracket"},
+     1,
+     .build = build_print},
+    {"block", {NULL}, 1, .build = build_block},
+    {"layers", {"times", "layers"}, 1, .build = NULL}, /* a group: job_layers.c */
+};
+
+static sonde_err build_row(sonde__job_builder *b, const sonde__yaml *entry,
+                           const char *name, const sonde_nn_value *in,
+                           sonde_nn_value *out)
+{
+    const sonde__op_layer *row = b->kind->row;
+    sonde_nn_setting settings[SONDE__MAX_FIELDS];
+    size_t count = 0;
+
+    SONDE__TRY(sonde__job_read_settings(&b->reader, entry, row, settings, &count));
+    *out = sonde_nn_layer(b->model, row->name, name, in, b->given, settings, count);
+    return SONDE_OK;
+}
+
+size_t sonde__job_list_kinds(const char *names[SONDE__JOB_MAX_KINDS])
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(own_kinds); i++) {
+        names[count++] = own_kinds[i].name;
+    }
+    for (size_t i = 0; sonde__op_layers[i] != NULL && count < SONDE__JOB_MAX_KINDS; i++) {
+        names[count++] = sonde__op_layers[i]->name;
+    }
+    return count;
+}
+
+bool sonde__job_find_kind(const char *name, sonde__job_layer_kind *kind)
+{
+    const sonde__op_layer *row = sonde__op_find_layer(name);
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(own_kinds); i++) {
+        if (strcmp(name, own_kinds[i].name) == 0) {
+            *kind = own_kinds[i];
+            return true;
+        }
+    }
+    if (row == NULL) {
+        return false;
+    }
+    *kind = (sonde__job_layer_kind){
+        .name = row->name, .inputs = row->inputs, .build = build_row, .row = row};
+    for (int i = 0; i < sonde__op_field_count(row); i++) {
+        kind->keys[i] = row->fields[i].key;
+    }
+    return true;
 }

@@ -12,7 +12,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "base/point.h"
+#include "base/number.h"
 #include "nn/graph/layer.h"
 #include "nn/job/job.h"
 
@@ -316,7 +316,7 @@ static sonde_err build_class_loss(const sonde__yaml_reader *reader,
         sonde_nn_loss(model, nll ? sonde_nn_nll_loss(model, name, compared->output,
                                                      compared->labels)
                                  : sonde_nn_cross_entropy(model, name, compared->output,
-                                                          compared->labels));
+                                                          compared->labels, NULL));
         return SONDE_OK;
     }
     SONDE__TRY_GO(read_class_keys(reader, body, &options));
@@ -326,8 +326,8 @@ static sonde_err build_class_loss(const sonde__yaml_reader *reader,
     SONDE__TRY_GO(check_axis(reader, entry, model, compared, &options));
     *class_axis = options.axis;
     options.weight = weights;
-    sonde_nn_loss(model, sonde_nn_cross_entropy_with(model, name, compared->output,
-                                                     compared->labels, &options));
+    sonde_nn_loss(model, sonde_nn_cross_entropy(model, name, compared->output,
+                                                compared->labels, &options));
 error:
     sonde__free(weights);
     return err;

@@ -12,7 +12,7 @@
  * LogSoftmax, else cross_entropy.
  */
 #include "base/fail.h"
-#include "base/given.h"
+#include "base/options.h"
 #include "base/memory.h"
 #include "base/python_run.h"
 #include "base/whole_file.h"
@@ -20,7 +20,7 @@
 #include "nn/graph/layer.h"
 #include "nn/job/job.h"
 
-#include <sonde/nn/function.h>
+#include <sonde/nn/model.h>
 #include <sonde/nn/onnx.h>
 #include <sonde/nn/plan.h>
 
@@ -182,9 +182,10 @@ static sonde_err check_model(const sonde_nn_model *model, const char *path,
                              const sonde_nn_onnx_info *info, bool own_loss,
                              sonde_diag *diag)
 {
-    if (sonde_nn_model_input_count(model) > SONDE_NN_FIELDS - 1) {
+    if (sonde_nn_model_get_info(model).input_count > SONDE_NN_FIELDS - 1) {
         return sonde__fail(diag, SONDE_EUNSUPPORTED, path, "at most 5",
-                           "a model of %zu inputs", sonde_nn_model_input_count(model));
+                           "a model of %zu inputs",
+                           sonde_nn_model_get_info(model).input_count);
     }
     if (!own_loss && (strcmp(info->last_op, "Softmax") == 0 ||
                       strcmp(info->last_op, "Sigmoid") == 0)) {

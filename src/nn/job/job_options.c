@@ -7,9 +7,9 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "base/point.h"
+#include "base/number.h"
 
-#include <sonde/nn/option.h>
+#include <sonde/nn/job.h>
 
 #include <errno.h>
 #include <math.h>
@@ -18,7 +18,7 @@
 #include <string.h>
 
 #define FIELD(member)                                                                    \
-    .offset = offsetof(sonde_nn_job_info, member),                                       \
+    .field = #member, .offset = offsetof(sonde_nn_job_info, member),                     \
     .size = sizeof(((sonde_nn_job_info *)NULL)->member)
 #define COUNT(low, high, text)                                                           \
     .kind = SONDE_NN_OPTION_COUNT, .value = "N", .least = (low), .most = (high),         \
@@ -36,7 +36,7 @@
 
 /* clang-format off */
 static const sonde_nn_option rows[] = {
-    {"data", "name", "data_set", TEXT("NAME"),
+    {"data", "name", "data_name", TEXT("NAME"),
      FIELD(data_name), .help = "train on fashion-mnist, mnist, fashion-synth or text-synth"},
     {"data", "path", "data", 'd', true, TEXT("PATH"), FIELD(data_path),
      .help = "read the data set from this folder or file (default: SONDE_DATA, cache, download)"},
@@ -52,7 +52,7 @@ static const sonde_nn_option rows[] = {
      .help = "hold out this share as the test set of data without one"},
     {"data", "split_seed", "split_seed", COUNT(0, INT64_MAX, "0"), FIELD(split_seed),
      .help = "seed the choice of the held-out samples"},
-    {"data", "synthetic", "synthetic_data", COUNT(0, 1 << 24, "0"), FIELD(synthetic),
+    {"data", "synthetic", "synthetic", COUNT(0, 1 << 24, "0"), FIELD(synthetic),
      .help = "train on N random samples, for timing; 0: on the data"},
     {"data", "no_standardize", "no_standardize", FLAG, FIELD(no_standardize),
      .help = "do not standardize the columns of a table"},
@@ -117,15 +117,15 @@ static const sonde_nn_option rows[] = {
     {"optimizer", "growth_interval", "growth_interval", COUNT(1, INT32_MAX, NULL),
      FIELD(optimizer.growth_interval), .help = "grow the loss scale after N steps without infinities (2000)"},
     {"optimizer", "schedule", "schedule", CHOICE("constant|step|cosine|one_cycle|table", "constant"),
-     FIELD(rate.kind), .help = "change the learning rate by this schedule"},
+     FIELD(schedule.kind), .help = "change the learning rate by this schedule"},
     {"optimizer", "warmup", "warmup", COUNT(0, INT64_MAX, "0"),
-     FIELD(rate.warmup), .help = "raise the learning rate over N steps before the schedule"},
+     FIELD(schedule.warmup), .help = "raise the learning rate over N steps before the schedule"},
     {"optimizer", "schedule_every", "schedule_every", COUNT(1, INT64_MAX, "1000"),
-     FIELD(rate.every), .help = "change the rate every N steps (schedule step)"},
+     FIELD(schedule.every), .help = "change the rate every N steps (schedule step)"},
     {"optimizer", "gamma", "gamma", REAL(0, HUGE_VAL, "0.1"),
-     FIELD(rate.gamma), .help = "multiply the rate by this at each change (schedule step)"},
+     FIELD(schedule.gamma), .help = "multiply the rate by this at each change (schedule step)"},
     {"optimizer", "schedule_end", "schedule_end", REAL(0, HUGE_VAL, "0"),
-     FIELD(rate.end), .help = "end at this share of the first rate (schedule cosine)"},
+     FIELD(schedule.end), .help = "end at this share of the first rate (schedule cosine)"},
     {"optimizer", "rates", "rates", TEXTS("STEP=RATE"), FIELD(rates),
      .help = "set the rate from this step on (schedule table); repeatable"},
 
@@ -148,7 +148,7 @@ static const sonde_nn_option rows[] = {
     {"options", "gradient_accumulation", "gradient_accumulation", COUNT(1, 1 << 20, "1"),
      FIELD(options.gradient_accumulation), .help = "run N micro-batches per step"},
     {"options", "replicas", "replicas", COUNT(1, 1024, "1"),
-     FIELD(options.replication_factor), .help = "train N copies of the network that share each step"},
+     FIELD(options.replicas), .help = "train N copies of the network that share each step"},
     {"options", "execution", "execution", CHOICE("pipelined|sharded|sequential", "pipelined"),
      FIELD(options.execution), .help = "run the blocks of a network in this way"},
     {"options", "reduction", "reduction", CHOICE("mean|sum", "mean"),
@@ -167,9 +167,9 @@ static const sonde_nn_option rows[] = {
 
     {"record", "path", "record", TEXT("RUN"),
      FIELD(record.path), .help = "record tensors and vital signs in this new folder, or s3://bucket/prefix"},
-    {"record", NULL, "hook_config", TEXT("FILE"), FIELD(record.config),
+    {"record", NULL, "record_config", TEXT("FILE"), FIELD(record.config),
      .help = "record as this file configures: YAML, JSON, or smdebug's JSON"},
-    {"record", "every", "save_every", COUNT(1, INT32_MAX, NULL),
+    {"record", "every", "record_every", COUNT(1, INT32_MAX, NULL),
      FIELD(record.every), .help = "save raw values every N steps (500)"},
     {"record", "save_all", "save_all", FLAG, FIELD(record.save_all),
      .help = "save every tensor, not only those of the default collections"},

@@ -31,14 +31,6 @@ bool sonde__job_is_plan(const char *path)
     return is;
 }
 
-bool sonde_nn_job_has_weights(const sonde_nn_job *job)
-{
-    sonde_nn_plan_info info;
-
-    return job != NULL && job->plan != NULL &&
-           sonde_nn_plan_describe(job->plan, &info, NULL) == SONDE_OK && info.weights;
-}
-
 /* What the section says of the model that no graph does. */
 static sonde_err read_model(const sonde__yaml_reader *reader, const sonde__yaml *section,
                             sonde_nn_job_info *info)

@@ -16,11 +16,11 @@
 #include "nn/job/job.h"
 #include "base/fail.h"
 #include "base/memory.h"
-#include "base/point.h"
+#include "base/number.h"
 
-#include <sonde/nn/option.h>
+#include <sonde/nn/job.h>
 #include <sonde/nn/plan.h>
-#include <sonde/nn/tokenizer.h>
+#include <sonde/nn/dataset.h>
 
 #include <inttypes.h>
 #include <math.h>
@@ -318,8 +318,9 @@ static void write_value(const writer *w, const sonde_nn_option *row, const void 
 /* The numbers of a group that groups may have of their own. */
 static void write_group(const writer *w, const sonde_nn_job_group *group)
 {
-    sonde_nn_job_info info = {
-        .optimizer = group->optimizer, .rate = group->rate, .rates = group->rates};
+    sonde_nn_job_info info = {.optimizer = group->optimizer,
+                              .schedule = group->schedule,
+                              .rates = group->rates};
     const sonde_nn_option *row = NULL;
 
     (void)fputs("{\"name\": ", w->stream);
@@ -342,7 +343,7 @@ static void write_group(const writer *w, const sonde_nn_job_group *group)
 
 static sonde_err write_groups(writer *w, const sonde_nn_job *job, sonde_diag *diag)
 {
-    const size_t count = sonde_nn_job_group_count(job);
+    const size_t count = job->info.group_count;
 
     if (count == 0) {
         return SONDE_OK;
@@ -471,7 +472,7 @@ sonde_err sonde_nn_job_save_plan(const sonde_nn_job *job, sonde_nn_session *sess
     char *text = NULL;
     size_t size = 0;
 
-    if (!weights && sonde_nn_job_is_balanced(job)) {
+    if (!weights && job->info.balanced) {
         return sonde__fail(diag, SONDE_EUNSUPPORTED, path,
                            "a list of weights, or weights of a training",
                            "the weights of the job's loss come from the training set");

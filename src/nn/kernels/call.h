@@ -136,6 +136,16 @@ static inline uint8_t *sonde__op_part_bad(const sonde__op_call *call, int part)
     return &call->bad[part];
 }
 
+/* The next `count` things of memory that begins at `start`, whole cache lines; *used grows.
+ * start NULL: NULL, so that one function measures memory and lays it out. */
+static inline void *sonde__op_take(char *start, size_t *used, int64_t count, size_t size)
+{
+    void *const place = start == NULL ? NULL : start + *used;
+
+    *used += ((size_t)count * size + 63) / 64 * 64;
+    return place;
+}
+
 /* Whether only norms are wanted of the outputs with a bit, where anything is. */
 static inline bool sonde__op_wants_norms(const sonde__op_call *call, unsigned outputs)
 {
@@ -161,7 +171,7 @@ typedef struct sonde__op_kernel {
     /* The number of parts worth dividing the call into, at most max; NULL: 1. */
     int (*parts)(const sonde__op_call *call, int max);
     /* Bit k: the kernel fills in_vitals[k] or out_vitals[k], whether or not that output
-     * is kept: see operand_vitals.h for the order of sums. */
+     * is kept: see below for the order of sums. */
     unsigned vitals_in, vitals_out;
     unsigned (*tells)(
         const sonde__op_call *call); /* more bits of vitals_out, by shapes */
@@ -193,5 +203,38 @@ static inline bool sonde__op_tells_out(const sonde__op_kernel *kernel,
 #if defined(__GNUC__)
 #pragma GCC visibility pop
 #endif
+
+/* --- vital signs of operands --------------------------------------------------------- */
+
+/*
+ * Vital signs of the values that ops make, and the order of their sums.
+ *
+ * A value is taken as it lies in memory: those of sonde_vitals_of of its elements in that
+ * order, lanes past N left out. PLAIN values, all parameters among them, thus have the
+ * very bits of sonde_vitals_of; values in LANES those of the elements in the order [N /
+ * 16][inner] [16]. A value that a fused kernel does not keep is derived from one it
+ * keeps: the gradient that a max-pool spreads is the pool's gradient, and zeros.
+ *
+ * None of this depends on threads, on the instruction set or on other taps.
+ */
+
+/* Whether sonde__kernel_operand_vitals takes such a value: anything PLAIN, float32 and
+ * uint8 in LANES. */
+bool sonde__kernel_has_operand_vitals(sonde_dtype dtype, sonde__op_layout layout);
+/* norms: the norms alone. */
+void sonde__kernel_operand_vitals(const sonde__operand *operand, bool norms,
+                                  sonde_vitals *vitals);
+
+/* to[i] = gate[i] <= 0 ? 0 : x[i] of n elements, n a multiple of 16. */
+typedef void sonde__kernel_gate_fn(const float *x, const float *gate, size_t n,
+                                   float *target);
+/* Of a float32 in LANES, gated by a value in LANES. */
+void sonde__kernel_gated_vitals(const sonde__operand *x, const float *gate,
+                                sonde__kernel_gate_fn *apply, bool norms,
+                                sonde_vitals *vitals);
+
+/* Of a value of `count` elements that consists of the elements vitals describe, and
+ * zeros. */
+void sonde__kernel_pad_vitals(sonde_vitals *vitals, int64_t count);
 
 #endif

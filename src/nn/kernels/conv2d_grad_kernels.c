@@ -111,63 +111,27 @@ VEC_INLINE void scatter(const scatter_job *job, const int kw, const int channels
     {                                                                                    \
         scatter(job, kw, channels, width);                                               \
     }
-#define LIST_SCATTER(kw, channels, width) scatter_##kw##_##channels##_##width,
+#define LIST_SCATTER(kw, channels, width)                                                \
+    [kw / 4][channels - 1][width - 1] = scatter_##kw##_##channels##_##width,
 
-/* X(kw, channels, width), width rising from 1. */
-#define WIDTHS_6(X, kw, channels)                                                        \
-    X(kw, channels, 1)                                                                   \
-    X(kw, channels, 2)                                                                   \
-    X(kw, channels, 3) X(kw, channels, 4) X(kw, channels, 5) X(kw, channels, 6)
-#define WIDTHS_9(X, kw, channels)                                                        \
-    WIDTHS_6(X, kw, channels)                                                            \
-    X(kw, channels, 7) X(kw, channels, 8) X(kw, channels, 9)
-#define WIDTHS_10(X, kw, channels) WIDTHS_9(X, kw, channels) X(kw, channels, 10)
-#define WIDTHS_12(X, kw, channels)                                                       \
-    WIDTHS_10(X, kw, channels) X(kw, channels, 11) X(kw, channels, 12)
+/* X(kw, channels, width) of the functions that there are. */
 #if VF_WIDTH == 16 /* channels * (width + 2 kw - 1) + 1 registers of 32 */
-#define SCATTER_3_1(X) WIDTHS_12(X, 3, 1)
-#define SCATTER_3_2(X) WIDTHS_10(X, 3, 2)
-#define SCATTER_5_1(X) WIDTHS_12(X, 5, 1)
-#define SCATTER_5_2(X) WIDTHS_6(X, 5, 2)
-enum { SCATTER_CHANNELS = 2 };
+#define SCATTERS(X)                                                                      \
+    VEC_UP_TO_12(X, 3, 1)                                                                \
+    VEC_UP_TO_10(X, 3, 2) VEC_UP_TO_12(X, 5, 1) VEC_UP_TO_6(X, 5, 2)
+enum { SCATTER_CHANNELS = 2, SCATTER_WIDTH = 12 };
 #else /* width + kw registers of 16 */
-#define SCATTER_3_1(X) WIDTHS_9(X, 3, 1)
-#define SCATTER_3_2(X)
-#define SCATTER_5_1(X) WIDTHS_9(X, 5, 1)
-#define SCATTER_5_2(X)
-enum { SCATTER_CHANNELS = 1 };
+#define SCATTERS(X) VEC_UP_TO_9(X, 3, 1) VEC_UP_TO_9(X, 5, 1)
+enum { SCATTER_CHANNELS = 1, SCATTER_WIDTH = 9 };
 #endif
 
-SCATTER_3_1(DEFINE_SCATTER)
-SCATTER_3_2(DEFINE_SCATTER)
-SCATTER_5_1(DEFINE_SCATTER)
-SCATTER_5_2(DEFINE_SCATTER)
+SCATTERS(DEFINE_SCATTER)
 
 typedef void (*scatter_fn)(const scatter_job *job);
 
-static const scatter_fn scatter_3_1[] = {SCATTER_3_1(LIST_SCATTER)};
-static const scatter_fn scatter_5_1[] = {SCATTER_5_1(LIST_SCATTER)};
-#if VF_WIDTH == 16
-static const scatter_fn scatter_3_2[] = {SCATTER_3_2(LIST_SCATTER)};
-static const scatter_fn scatter_5_2[] = {SCATTER_5_2(LIST_SCATTER)};
-#endif
-
-/* The functions for a kernel and a number of channels; entry i is i + 1 pixels wide. */
-static const scatter_fn *scatter_functions(int64_t kw, int64_t channels,
-                                           int64_t *max_width)
-{
-#if VF_WIDTH == 16
-    if (channels == 2) {
-        *max_width = kw == 3 ? (int64_t)SONDE_COUNT_OF(scatter_3_2)
-                             : (int64_t)SONDE_COUNT_OF(scatter_5_2);
-        return kw == 3 ? scatter_3_2 : scatter_5_2;
-    }
-#endif
-    (void)channels;
-    *max_width = kw == 3 ? (int64_t)SONDE_COUNT_OF(scatter_3_1)
-                         : (int64_t)SONDE_COUNT_OF(scatter_5_1);
-    return kw == 3 ? scatter_3_1 : scatter_5_1;
-}
+/* By kernel widths 3 and 5, channels and width. */
+static const scatter_fn scatters_of[2][SCATTER_CHANNELS][SCATTER_WIDTH] = {
+    SCATTERS(LIST_SCATTER)};
 
 /* --- rows --------------------------------------------------------------------------- */
 
@@ -193,10 +157,13 @@ static void scatter_row(const conv2d_geometry *g, const float *dy, const float *
     const int64_t first = SONDE_MAX(i + g->padding[0] - g->oh + 1, (int64_t)0);
     const int64_t last = SONDE_MIN(i + g->padding[0] + 1, g->kernel[0]);
     const int64_t kw = g->kernel[1], area = g->kernel[0] * kw;
-    int64_t max = 0;
-    const scatter_fn *const functions = scatter_functions(kw, channels, &max);
-    const int64_t stretches = (g->ow + max - 1) / max;
+    const scatter_fn *const functions = scatters_of[kw / 4][channels - 1];
+    int64_t max = SCATTER_WIDTH, stretches = 0;
 
+    while (functions[max - 1] == NULL) {
+        max--;
+    }
+    stretches = (g->ow + max - 1) / max;
     for (int64_t s = 0; s < stretches; s++) {
         const int64_t offset = g->ow * s / stretches,
                       width = g->ow * (s + 1) / stretches - offset;
@@ -288,21 +255,20 @@ static void gather_pixels(const input_job *job, const float *dy, const float *we
                           float *dx, int64_t i, int64_t rows, int64_t j, int64_t columns)
 {
     const conv2d_geometry *const g = &job->g;
-    const conv2d_run run = {.x = dy,
-                            .weight = weight,
-                            .taps = job->taps,
-                            .y = dx + (i * g->w + j) * LANES,
-                            .weight_stride = g->kernel[0] * g->kernel[1],
-                            .tap_count = list_reaching(g, i, j, job->taps),
-                            .channels = g->c,
-                            .y_plane = g->h * g->w * LANES,
-                            .y_step = g->stride[1] * LANES,
-                            .y_skip =
-                                (g->stride[0] * g->w - columns * g->stride[1]) * LANES,
-                            .count = rows * columns,
-                            .columns = columns,
-                            .x_step = LANES,
-                            .x_skip = (g->ow - columns) * LANES};
+    const conv2d_run run = {
+        .x = dy,
+        .weight = weight,
+        .taps = job->taps,
+        .to = {dx + (i * g->w + j) * LANES, NULL, g->h * g->w * LANES},
+        .weight_stride = g->kernel[0] * g->kernel[1],
+        .tap_count = list_reaching(g, i, j, job->taps),
+        .channels = g->c,
+        .y_step = g->stride[1] * LANES,
+        .y_skip = (g->stride[0] * g->w - columns * g->stride[1]) * LANES,
+        .count = rows * columns,
+        .columns = columns,
+        .x_step = LANES,
+        .x_skip = (g->ow - columns) * LANES};
 
     ISA(sonde__kernel_conv2d_run)(&run);
 }
@@ -407,11 +373,6 @@ static void input_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-const sonde__op_kernel ISA(sonde__kernel_conv2d_grad_input) = {
-    .name = "lanes",
-    .accepts = input_accepts,
-    .in = {SONDE__LANES, SONDE__PLAIN},
-    .out = {SONDE__LANES},
-    .scratch = input_scratch,
-    .parts = input_parts,
-    .run = input_run};
+SONDE__ISA_KERNEL(conv2d_grad_input, "lanes", input_accepts, (SONDE__LANES, SONDE__PLAIN),
+                  (SONDE__LANES), input_run, .scratch = input_scratch,
+                  .parts = input_parts)

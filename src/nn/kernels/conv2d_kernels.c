@@ -83,8 +83,8 @@ VEC_INLINE void tile_sum(vf *acc, const conv2d_run *run, const float *weight,
 VEC_INLINE void tile_store(const vf *acc, const conv2d_run *run, int64_t o,
                            const int64_t *target, const int channels, const int pixels)
 {
-    float *const y = run->y, *const relu = run->relu;
-    int64_t offset = o * run->y_plane;
+    float *const y = run->to.y, *const relu = run->to.relu;
+    int64_t offset = o * run->to.plane;
 
     VEC_EACH (k, channels) {
         VEC_EACH (p, pixels) {
@@ -95,7 +95,7 @@ VEC_INLINE void tile_store(const vf *acc, const conv2d_run *run, int64_t o,
                 vf_store(relu + offset + target[p], vf_relu(acc[k * pixels + p]));
             }
         }
-        offset += run->y_plane;
+        offset += run->to.plane;
     }
 }
 
@@ -181,8 +181,7 @@ void ISA(sonde__kernel_conv2d_run)(const conv2d_run *run)
             conv2d_run part = *run;
 
             part.x += lane;
-            part.y = run->y == NULL ? NULL : run->y + lane;
-            part.relu = run->relu == NULL ? NULL : run->relu + lane;
+            part.to = target_at(run->to, lane);
             tile->run(&part, o);
         }
         o += tile->channels;
@@ -197,19 +196,6 @@ typedef struct conv2d_job {
     const float *x, *weight, *bias;
     conv2d_tap *full, *border; /* lists of g.taps each */
 } conv2d_job;
-
-/* A place to put pixels: pixel i of channel o of a block at o * plane + i * LANES. */
-typedef struct conv2d_target {
-    float *y, *relu; /* NULL: not wanted */
-    int64_t plane;
-} conv2d_target;
-
-static conv2d_target target_at(conv2d_target target, int64_t offset)
-{
-    target.y = target.y == NULL ? NULL : target.y + offset;
-    target.relu = target.relu == NULL ? NULL : target.relu + offset;
-    return target;
-}
 
 /* Lists taps ky[0] ... ky[1] - 1 by kx[0] ... kx[1] - 1 of all channels, places counted
  * from the first of them. */
@@ -248,8 +234,7 @@ static void run_groups(const conv2d_job *job, conv2d_run *run)
         run->x += g->c * g->h * g->w * LANES;
         run->weight += g->o * g->taps;
         run->bias = run->bias == NULL ? NULL : run->bias + g->o;
-        run->y = run->y == NULL ? NULL : run->y + g->o * run->y_plane;
-        run->relu = run->relu == NULL ? NULL : run->relu + g->o * run->y_plane;
+        run->to = target_at(run->to, g->o * run->to.plane);
     }
 }
 
@@ -264,9 +249,7 @@ static void convolve_bands(const conv2d_job *job, int64_t block, const conv2d_ba
     conv2d_run run = {.x = job->x + block * g->groups * g->c * g->h * g->w * LANES,
                       .taps = job->full,
                       .tap_count = g->taps,
-                      .y = target.y,
-                      .relu = target.relu,
-                      .y_plane = target.plane,
+                      .to = target,
                       .y_skip = (g->ow - width) * LANES,
                       .count = (rows->last - rows->first) * width,
                       .columns = width,
@@ -315,9 +298,7 @@ static void convolve_pixels(const conv2d_job *job, int64_t block, int64_t first,
     const int64_t row = first / g->ow, column = first % g->ow;
     conv2d_run run = {.taps = job->full,
                       .tap_count = g->taps,
-                      .y = target.y,
-                      .relu = target.relu,
-                      .y_plane = target.plane,
+                      .to = target,
                       .count = last - first,
                       .column = column,
                       .columns = g->ow,
@@ -424,38 +405,14 @@ static void conv2d_relu_run_lanes(const sonde__op_call *call, int part, int part
 
 /* --- rows of the table -------------------------------------------------------------- */
 
-#define CONV2D_IN                                                                        \
-    {                                                                                    \
-        SONDE__LANES, SONDE__PLAIN, SONDE__PLAIN                                         \
-    }
-
-const sonde__op_kernel ISA(sonde__kernel_conv2d) = {.name = "lanes",
-                                                    .accepts = conv2d_accepts,
-                                                    .in = CONV2D_IN,
-                                                    .out = {SONDE__LANES},
-                                                    .scratch = conv2d_scratch,
-                                                    .parts = conv2d_parts,
-                                                    .run = conv2d_run_lanes};
-
-const sonde__op_kernel ISA(sonde__kernel_conv2d_relu) = {
-    .name = "lanes",
-    .accepts = conv2d_accepts,
-    .in = CONV2D_IN,
-    .out = {SONDE__LANES, SONDE__LANES},
-    .scratch = conv2d_scratch,
-    .parts = conv2d_parts,
-    .vitals_out = 1U << 0 | 1U << 1,
-    .vitals_kept = 1U << 0,
-    .run = conv2d_relu_run_lanes,
-    .finish = relu_vitals_finish};
-
-const sonde__op_kernel ISA(sonde__kernel_conv2d_relu_pool) = {
-    .name = "lanes",
-    .accepts = pool_accepts,
-    .in = CONV2D_IN,
-    .out = {SONDE__LANES, SONDE__LANES, SONDE__LANES, SONDE__LANES},
-    .scratch = pool_scratch,
-    .parts = pool_parts,
-    .tells = pool_tells,
-    .run = conv2d_relu_pool_run_lanes,
-    .finish = pool_finish};
+SONDE__ISA_KERNEL(conv2d, "lanes", conv2d_accepts, (SONDE__LANES), (SONDE__LANES),
+                  conv2d_run_lanes, .scratch = conv2d_scratch, .parts = conv2d_parts)
+SONDE__ISA_KERNEL(conv2d_relu, "lanes", conv2d_accepts, (SONDE__LANES),
+                  (SONDE__LANES, SONDE__LANES), conv2d_relu_run_lanes,
+                  .scratch = conv2d_scratch, .parts = conv2d_parts,
+                  .vitals_out = 1U << 0 | 1U << 1, .vitals_kept = 1U << 0,
+                  .finish = relu_vitals_finish)
+SONDE__ISA_KERNEL(conv2d_relu_pool, "lanes", pool_accepts, (SONDE__LANES),
+                  (SONDE__LANES, SONDE__LANES, SONDE__LANES, SONDE__LANES),
+                  conv2d_relu_pool_run_lanes, .scratch = pool_scratch,
+                  .parts = pool_parts, .tells = pool_tells, .finish = pool_finish)

@@ -121,10 +121,23 @@ typedef struct conv2d_tap {
     int64_t x, w;
 } conv2d_tap;
 
+/* Where pixels go: pixel i of channel o of a block at o * plane + i * LANES. */
+typedef struct conv2d_target {
+    float *y, *relu; /* relu: y < 0 ? 0 : y. NULL: not wanted */
+    int64_t plane;
+} conv2d_target;
+
+static inline conv2d_target target_at(conv2d_target target, int64_t offset)
+{
+    target.y = target.y == NULL ? NULL : target.y + offset;
+    target.relu = target.relu == NULL ? NULL : target.relu + offset;
+    return target;
+}
+
 /*
  * Pixels i = 0 ... count - 1 of `channels` output channels:
  *
- *   y[o y_plane + to(i) + lane] = bias[o] + sum over taps t, in order, of
+ *   y[o plane + to(i) + lane] = bias[o] + sum over taps t, in order, of
  *       weight[o weight_stride + t.w] * x[from(i) + t.x + lane]
  *
  * from(i) and to(i) go in steps of x_step and y_step, and by x_skip and y_skip more
@@ -135,10 +148,9 @@ typedef struct conv2d_run {
     const float *weight;
     const float *bias; /* NULL: 0 */
     const conv2d_tap *taps;
-    float *y;    /* NULL: not wanted */
-    float *relu; /* y < 0 ? 0 : y, likewise; same steps as y */
+    conv2d_target to;
     int64_t weight_stride, tap_count, channels;
-    int64_t y_plane, y_step, y_skip;
+    int64_t y_step, y_skip;
     int64_t count, column, columns, x_step, x_skip;
 } conv2d_run;
 

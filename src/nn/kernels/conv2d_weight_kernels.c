@@ -10,7 +10,7 @@
 #include "base/macros.h"
 #include "nn/kernels/conv2d_weight_tile.h"
 #include "nn/kernels/fast.h"
-#include "nn/kernels/operand_vitals.h"
+#include "nn/kernels/call.h"
 
 /* --- weight gradient ---------------------------------------------------------------- */
 
@@ -26,18 +26,56 @@ static bool weight_accepts(const sonde__op_call *call)
            lanes_is_f32(&call->out[0].shape, 4);
 }
 
-/* Sums of a tile of channels, twice, and the plan's tables. */
-static size_t weight_part_size(const weight_plan *p)
+/* A channel has two sums, see below. */
+enum { CHANNEL_SUMS = 2 };
+
+/* What a part works with, of the weight gradient alone or fused. */
+typedef struct weight_memory {
+    float *sums,
+        *former; /* of a tile of channels: [channels * taps][16]; of db if fused */
+    float *rows; /* fused: [channels][2, or oh if padded][ow][16] */
+} weight_memory;
+
+/* Lays out a part's memory and the plan's tables at `start`, or nowhere; returns the size. */
+static size_t lay_out(weight_plan *p, bool fused, weight_memory *m, char *start)
 {
-    return plan_size(p) + 2 * (size_t)(TILE_CHANNELS * p->g.taps) * LANES * sizeof(float);
+    const int64_t sums = p->g.taps + (fused ? CHANNEL_SUMS : 0);
+    const int64_t rows = !fused ? 0 : conv2d_is_padded(&p->g) ? p->g.oh : 2;
+    const int64_t tile = TILE_CHANNELS * LANES;
+    size_t used = 0;
+
+    place_tables(p, start, &used);
+    m->sums = sonde__op_take(start, &used, tile * sums, sizeof(float));
+    m->former = sonde__op_take(start, &used, tile * sums, sizeof(float));
+    m->rows = sonde__op_take(start, &used, tile * rows * p->g.ow, sizeof(float));
+    return used;
+}
+
+static size_t scratch_of(const conv2d_geometry *g, bool fused, int parts)
+{
+    weight_plan p = outline_plan(g);
+    weight_memory unused;
+
+    return lay_out(&p, fused, &unused, NULL) * (size_t)parts;
+}
+
+/* The plan and the memory of a part. */
+static weight_plan plan_of(const conv2d_geometry *g, bool fused,
+                           const sonde__op_call *call, int part, weight_memory *m)
+{
+    weight_plan p = outline_plan(g);
+    const size_t bytes = lay_out(&p, fused, m, NULL);
+
+    (void)lay_out(&p, fused, m, (char *)call->scratch + bytes * (size_t)part);
+    complete_plan(&p);
+    return p;
 }
 
 static size_t weight_scratch(const sonde__op_call *call, int parts)
 {
     const conv2d_geometry g = weight_geometry(call);
-    const weight_plan p = outline_plan(&g);
 
-    return weight_part_size(&p) * (size_t)parts;
+    return scratch_of(&g, false, parts);
 }
 
 static int weight_parts(const sonde__op_call *call, int max)
@@ -54,7 +92,7 @@ typedef struct weight_job {
     weight_plan plan;
     const float *dy, *x;
     float *dw;
-    float *sums, *former; /* of a tile of channels */
+    weight_memory m;
 } weight_job;
 
 /* Tap tiles first ... last - 1 of `channels` channels from o on, of a group. */
@@ -74,15 +112,15 @@ static void weight_tap_tiles(const weight_job *job, int64_t group, int64_t o,
                                 .rows = g->oh,
                                 .channels = channels};
 
-        begin_block(g->samples, block, job->sums, channels * taps, job->former);
+        begin_block(g->samples, block, job->m.sums, channels * taps, job->m.former);
         for (const tap_tile *t = p->tiles + first; t < p->tiles + last; t++) {
             sum_rows(p, &in, t, block == 0,
-                     job->sums + (t->first - begin) * channels * LANES);
+                     job->m.sums + (t->first - begin) * channels * LANES);
         }
-        end_block(g->samples, block, job->sums, channels * taps, job->former);
+        end_block(g->samples, block, job->m.sums, channels * taps, job->m.former);
     }
     for (const tap_tile *t = p->tiles + first; t < p->tiles + last; t++) {
-        store_weights(job->sums + (t->first - begin) * channels * LANES, channels,
+        store_weights(job->m.sums + (t->first - begin) * channels * LANES, channels,
                       t->count, job->dw + (group * g->o + o) * g->taps + t->first,
                       g->taps);
     }
@@ -109,18 +147,12 @@ static void weight_channels(const weight_job *job, int64_t channel_tile, int64_t
 static void weight_run(const sonde__op_call *call, int part, int parts)
 {
     const conv2d_geometry g = weight_geometry(call);
-    weight_job job = {.plan = outline_plan(&g),
-                      .dy = lanes_in(call, 0),
-                      .x = lanes_in(call, 1),
-                      .dw = lanes_out(call, 0)};
-    const size_t size = weight_part_size(&job.plan);
-    char *const scratch = (char *)call->scratch + (size_t)part * size;
-    const int64_t per_tile = job.plan.tap_tiles;
-    int64_t first, last;
+    weight_job job = {
+        .dy = lanes_in(call, 0), .x = lanes_in(call, 1), .dw = lanes_out(call, 0)};
+    int64_t first, last, per_tile;
 
-    complete_plan(&job.plan, scratch);
-    job.sums = (float *)(void *)(scratch + plan_size(&job.plan));
-    job.former = job.sums + TILE_CHANNELS * g.taps * LANES;
+    job.plan = plan_of(&g, false, call, part, &job.m);
+    per_tile = job.plan.tap_tiles;
     lanes_split(g.groups * job.plan.channel_tiles * per_tile, part, parts, &first, &last);
     while (first < last) {
         const int64_t tile = first / per_tile, begin = first - tile * per_tile;
@@ -137,7 +169,6 @@ static void weight_run(const sonde__op_call *call, int part, int parts)
  * A channel has two sums, of its even rows and of its odd ones, each pixel after pixel:
  * two chains of additions, and an order in which rows of windows give theirs, too.
  */
-enum { CHANNEL_SUMS = 2 };
 
 /* sums[channels][2][16] += rows of pixels, the first of them even */
 VEC_INLINE void sum_planes_of(const float *source, int64_t plane, int64_t rows,
@@ -312,8 +343,7 @@ typedef struct fused_job {
     const float *dy, *y, *x;
     const uint8_t *index;
     float *relu, *conv, *dw, *db; /* all but dw may be NULL */
-    float *sums, *former;         /* [channels * (taps + 2)][16]: of dw, then of db */
-    float *rows; /* [channels][2, or oh if padded][ow][16], unless conv is wanted */
+    weight_memory m;              /* sums of dw, then of db; rows unless conv is wanted */
 } fused_job;
 
 static void fused_sum(const fused_job *job, const weight_rows *in, bool fresh)
@@ -322,7 +352,7 @@ static void fused_sum(const fused_job *job, const weight_rows *in, bool fresh)
         const tap_tile *const tile = &job->plan.tiles[i];
 
         sum_rows(&job->plan, in, tile, fresh,
-                 job->sums + tile->first * in->channels * LANES);
+                 job->m.sums + tile->first * in->channels * LANES);
     }
 }
 
@@ -339,7 +369,7 @@ static void fused_expand(const fused_job *job, int64_t block, int64_t o, int64_t
                             .index = job->index + offset,
                             .relu = relu,
                             .conv = conv,
-                            .sums = job->sums + in->channels * g->taps * LANES,
+                            .sums = job->m.sums + in->channels * g->taps * LANES,
                             .windows = pw,
                             .window_plane = windows * LANES,
                             .columns = g->ow,
@@ -367,7 +397,7 @@ static void fused_block(const fused_job *job, int64_t block, int64_t o, int64_t 
     const bool whole = conv2d_is_padded(g) || job->conv != NULL;
     const int64_t plane = g->oh * g->ow * LANES,
                   first = (block * g->groups * g->o + o) * plane;
-    float *const rows = job->conv != NULL ? job->conv + first : job->rows;
+    float *const rows = job->conv != NULL ? job->conv + first : job->m.rows;
     weight_rows in = {.dy = rows,
                       .x = x,
                       .dy_plane = whole ? plane : 2 * g->ow * LANES,
@@ -410,25 +440,11 @@ static bool fused_accepts(const sonde__op_call *call)
     return dy->dim[2] == g.oh / 2 && dy->dim[3] == g.ow / 2;
 }
 
-static size_t fused_sums(const conv2d_geometry *g)
-{
-    return (size_t)(TILE_CHANNELS * (g->taps + CHANNEL_SUMS)) * LANES;
-}
-
-static size_t fused_part_size(const weight_plan *p)
-{
-    const int64_t height = conv2d_is_padded(&p->g) ? p->g.oh : 2;
-    const size_t rows = (size_t)(TILE_CHANNELS * height * p->g.ow) * LANES;
-
-    return plan_size(p) + (2 * fused_sums(&p->g) + rows) * sizeof(float);
-}
-
 static size_t fused_scratch(const sonde__op_call *call, int parts)
 {
     const conv2d_geometry g = fused_geometry(call);
-    const weight_plan p = outline_plan(&g);
 
-    return fused_part_size(&p) * (size_t)parts;
+    return scratch_of(&g, true, parts);
 }
 
 static int fused_parts(const sonde__op_call *call, int max)
@@ -447,11 +463,11 @@ static void fused_store(const fused_job *job, int64_t o, int64_t channels)
     for (int64_t i = 0; i < p->tap_tiles; i++) {
         const tap_tile *const tile = &p->tiles[i];
 
-        store_weights(job->sums + tile->first * channels * LANES, channels, tile->count,
+        store_weights(job->m.sums + tile->first * channels * LANES, channels, tile->count,
                       job->dw + o * taps + tile->first, taps);
     }
     if (job->db != NULL) {
-        store_channel_sums(job->sums + channels * taps * LANES, channels, job->db + o);
+        store_channel_sums(job->m.sums + channels * taps * LANES, channels, job->db + o);
     }
 }
 
@@ -466,12 +482,12 @@ static void fused_channels(const fused_job *job, int64_t channel_tile)
                   &channels);
     o += group * g->o;
     rows = channels * (g->taps + CHANNEL_SUMS);
-    memset(job->sums, 0, (size_t)rows * LANES * sizeof(float));
+    memset(job->m.sums, 0, (size_t)rows * LANES * sizeof(float));
     for (int64_t block = 0; block < g->blocks; block++) {
-        begin_block(g->samples, block, job->sums, rows, job->former);
+        begin_block(g->samples, block, job->m.sums, rows, job->m.former);
         fused_block(job, block, o, channels,
                     job->x + (block * g->groups + group) * g->c * g->h * g->w * LANES);
-        end_block(g->samples, block, job->sums, rows, job->former);
+        end_block(g->samples, block, job->m.sums, rows, job->m.former);
     }
     fused_store(job, o, channels);
 }
@@ -507,8 +523,7 @@ static void fused_finish(const sonde__op_call *call, int parts)
 static void fused_run(const sonde__op_call *call, int part, int parts)
 {
     const conv2d_geometry g = fused_geometry(call);
-    fused_job job = {.plan = outline_plan(&g),
-                     .dy = lanes_in(call, 0),
+    fused_job job = {.dy = lanes_in(call, 0),
                      .index = (const uint8_t *)call->in[1].data,
                      .y = lanes_in(call, 2),
                      .x = lanes_in(call, 3),
@@ -516,14 +531,9 @@ static void fused_run(const sonde__op_call *call, int part, int parts)
                      .conv = lanes_out(call, 1),
                      .dw = lanes_out(call, 2),
                      .db = lanes_out(call, 3)};
-    char *const scratch =
-        (char *)call->scratch + (size_t)part * fused_part_size(&job.plan);
     int64_t first, last;
 
-    complete_plan(&job.plan, scratch);
-    job.sums = (float *)(void *)(scratch + plan_size(&job.plan));
-    job.former = job.sums + fused_sums(&g);
-    job.rows = job.former + fused_sums(&g);
+    job.plan = plan_of(&g, true, call, part, &job.m);
     lanes_split(g.groups * job.plan.channel_tiles, part, parts, &first, &last);
     for (int64_t tile = first; tile < last; tile++) {
         fused_channels(&job, tile);
@@ -535,27 +545,13 @@ static void fused_run(const sonde__op_call *call, int part, int parts)
 
 /* --- rows of the table -------------------------------------------------------------- */
 
-const sonde__op_kernel ISA(sonde__kernel_conv2d_grad_weight) = {
-    .name = "lanes",
-    .accepts = weight_accepts,
-    .in = {SONDE__LANES, SONDE__LANES},
-    .scratch = weight_scratch,
-    .parts = weight_parts,
-    .run = weight_run};
-
-const sonde__op_kernel ISA(sonde__kernel_channel_sum) = {.name = "lanes",
-                                                         .accepts = sum_accepts,
-                                                         .in = {SONDE__LANES},
-                                                         .parts = sum_parts,
-                                                         .run = sum_run};
-
-const sonde__op_kernel ISA(sonde__kernel_pool_relu_conv_grad) = {
-    .name = "lanes",
-    .accepts = fused_accepts,
-    .in = {SONDE__LANES, SONDE__LANES, SONDE__LANES, SONDE__LANES},
-    .out = {SONDE__LANES, SONDE__LANES},
-    .scratch = fused_scratch,
-    .parts = fused_parts,
-    .vitals_out = 1U << 0 | 1U << 1,
-    .run = fused_run,
-    .finish = fused_finish};
+SONDE__ISA_KERNEL(conv2d_grad_weight, "lanes", weight_accepts,
+                  (SONDE__LANES, SONDE__LANES), (SONDE__PLAIN), weight_run,
+                  .scratch = weight_scratch, .parts = weight_parts)
+SONDE__ISA_KERNEL(channel_sum, "lanes", sum_accepts, (SONDE__LANES), (SONDE__PLAIN),
+                  sum_run, .parts = sum_parts)
+SONDE__ISA_KERNEL(pool_relu_conv_grad, "lanes", fused_accepts,
+                  (SONDE__LANES, SONDE__LANES, SONDE__LANES, SONDE__LANES),
+                  (SONDE__LANES, SONDE__LANES), fused_run, .scratch = fused_scratch,
+                  .parts = fused_parts, .vitals_out = 1U << 0 | 1U << 1,
+                  .finish = fused_finish)

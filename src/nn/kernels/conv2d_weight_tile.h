@@ -17,18 +17,14 @@
 
 /* --- tiles -------------------------------------------------------------------------- */
 
-/* X(channels, taps), taps rising from 1 */
+/* X(channels, taps) of the tiles that there are. */
 #if VF_WIDTH == 16 /* channels * taps + channels + 1 registers of 32 */
-#define WEIGHT_TILES_1(X) X(1, 1) X(1, 2) X(1, 3) X(1, 4) X(1, 5) X(1, 6) X(1, 7) X(1, 8)
-#define WEIGHT_TILES_2(X) X(2, 1) X(2, 2) X(2, 3) X(2, 4) X(2, 5) X(2, 6) X(2, 7) X(2, 8)
-#define WEIGHT_TILES_3(X) X(3, 1) X(3, 2) X(3, 3) X(3, 4) X(3, 5) X(3, 6) X(3, 7) X(3, 8)
-#define WEIGHT_TILES_4(X) X(4, 1) X(4, 2) X(4, 3) X(4, 4) X(4, 5) X(4, 6)
-#define WEIGHT_TILES_5(X) X(5, 1) X(5, 2) X(5, 3) X(5, 4) X(5, 5)
+#define WEIGHT_TILES(X)                                                                  \
+    VEC_UP_TO_8(X, 1)                                                                    \
+    VEC_UP_TO_8(X, 2) VEC_UP_TO_8(X, 3) VEC_UP_TO_6(X, 4) VEC_UP_TO_4(X, 5) X(5, 5)
 enum { TILE_CHANNELS = 5, TILE_TAPS = 8 };
 #else /* of 16 */
-#define WEIGHT_TILES_1(X) X(1, 1) X(1, 2) X(1, 3) X(1, 4) X(1, 5) X(1, 6) X(1, 7) X(1, 8)
-#define WEIGHT_TILES_2(X) X(2, 1) X(2, 2) X(2, 3) X(2, 4) X(2, 5) X(2, 6)
-#define WEIGHT_TILES_3(X) X(3, 1) X(3, 2) X(3, 3) X(3, 4)
+#define WEIGHT_TILES(X) VEC_UP_TO_8(X, 1) VEC_UP_TO_6(X, 2) VEC_UP_TO_4(X, 3)
 enum { TILE_CHANNELS = 3, TILE_TAPS = 8 };
 #endif
 enum { TILE_SUMS = 25, MAX_SPAN = 512 };
@@ -96,26 +92,16 @@ VEC_INLINE void weight_tile(const weight_span *span, const int channels, const i
     {                                                                                    \
         weight_tile(span, channels, taps);                                               \
     }
-#define LIST_WEIGHT_TILE(channels, taps) weight_tile_##channels##_##taps,
+#define LIST_WEIGHT_TILE(channels, taps)                                                 \
+    [channels - 1][taps - 1] = weight_tile_##channels##_##taps,
 
-WEIGHT_TILES_1(DEFINE_WEIGHT_TILE)
-WEIGHT_TILES_2(DEFINE_WEIGHT_TILE)
-WEIGHT_TILES_3(DEFINE_WEIGHT_TILE)
-#if VF_WIDTH == 16
-WEIGHT_TILES_4(DEFINE_WEIGHT_TILE)
-WEIGHT_TILES_5(DEFINE_WEIGHT_TILE)
-#endif
+WEIGHT_TILES(DEFINE_WEIGHT_TILE)
 
 typedef void (*weight_tile_fn)(const weight_span *span);
 
-/* By channels - 1 and taps - 1. */
+/* NULL: there is no such tile. */
 static const weight_tile_fn weight_tiles[TILE_CHANNELS][TILE_TAPS] = {
-    {WEIGHT_TILES_1(LIST_WEIGHT_TILE)}, {WEIGHT_TILES_2(LIST_WEIGHT_TILE)},
-    {WEIGHT_TILES_3(LIST_WEIGHT_TILE)},
-#if VF_WIDTH == 16
-    {WEIGHT_TILES_4(LIST_WEIGHT_TILE)}, {WEIGHT_TILES_5(LIST_WEIGHT_TILE)},
-#endif
-};
+    WEIGHT_TILES(LIST_WEIGHT_TILE)};
 
 /* --- the plan: how the gradient is divided ------------------------------------------ */
 
@@ -177,17 +163,17 @@ static weight_plan outline_plan(const conv2d_geometry *g)
     return p;
 }
 
-/* Bytes of the tables. A rectangle's places are MAX_SPAN pixels, or a row, or all of it.
- */
-static size_t plan_size(const weight_plan *p)
+/* Places for the tables in memory. A rectangle's places are MAX_SPAN pixels, or a row, or all of
+ * it. */
+static void place_tables(weight_plan *p, char *start, size_t *used)
 {
     const int64_t span = SONDE_MAX(p->g.ow, (int64_t)MAX_SPAN);
     const int64_t places = SONDE_MIN(p->rects * span, p->g.oh * p->g.ow);
-    const size_t size =
-        (size_t)p->tap_tiles * sizeof(tap_tile) + (size_t)p->g.taps * sizeof(weight_tap) +
-        (size_t)p->rects * sizeof(weight_rect) + (size_t)places * sizeof(weight_place);
 
-    return lanes_aligned(size);
+    p->taps = sonde__op_take(start, used, p->g.taps, sizeof(weight_tap));
+    p->tiles = sonde__op_take(start, used, p->tap_tiles, sizeof(tap_tile));
+    p->rect = sonde__op_take(start, used, p->rects, sizeof(weight_rect));
+    p->places = sonde__op_take(start, used, places, sizeof(weight_place));
 }
 
 static void list_taps(const weight_plan *p)
@@ -231,18 +217,14 @@ static weight_place *plan_rect(const conv2d_geometry *g, const conv2d_band *rows
     return places;
 }
 
-/* The tables lie at memory, plan_size bytes. */
-static void complete_plan(weight_plan *p, void *memory)
+/* Fills in the tables. */
+static void complete_plan(const weight_plan *p)
 {
     const conv2d_geometry *const g = &p->g;
-    weight_place *places;
-    weight_rect *rect;
+    weight_place *places = p->places;
+    weight_rect *rect = p->rect;
     conv2d_band down = {0}, across = {0};
 
-    p->taps = memory;
-    p->tiles = (tap_tile *)(void *)(p->taps + g->taps);
-    p->rect = rect = (weight_rect *)(void *)(p->tiles + p->tap_tiles);
-    p->places = places = (weight_place *)(void *)(rect + p->rects);
     list_taps(p);
     for (int64_t i = 0; i < g->oh; i = down.last) {
         down = conv2d_band_at(g, 0, i, g->oh);

@@ -252,39 +252,18 @@ VEC_INLINE void run_tile(const wide_pass *pass, const wide_tile *tile,
 typedef void wide_tile_fn(const wide_pass *pass, const wide_tile *tile,
                           const wide_tap *taps, float *sums);
 
+#define LIST_TILE(rows, units) [(rows - 1) / 2][units - 1] = run_tile_##rows##_##units,
 #if VF_WIDTH == 16
-#define DEFINE_TILES(rows)                                                               \
-    DEFINE_TILE(rows, 1)                                                                 \
-    DEFINE_TILE(rows, 2)                                                                 \
-    DEFINE_TILE(rows, 3)                                                                 \
-    DEFINE_TILE(rows, 4)
-#define LIST_TILES(rows)                                                                 \
-    {                                                                                    \
-        run_tile_##rows##_1, run_tile_##rows##_2, run_tile_##rows##_3,                   \
-            run_tile_##rows##_4                                                          \
-    }
+#define WIDE_TILES(X) VEC_UP_TO_4(X, 2) VEC_UP_TO_4(X, 4) VEC_UP_TO_4(X, 6)
+#elif VF_WIDTH == 8
+#define WIDE_TILES(X) X(2, 1) X(4, 1) X(6, 1)
 #else
-#define DEFINE_TILES(rows) DEFINE_TILE(rows, 1)
-#define LIST_TILES(rows)                                                                 \
-    {                                                                                    \
-        run_tile_##rows##_1                                                              \
-    }
+#define WIDE_TILES(X) X(2, 1)
 #endif
 
-DEFINE_TILES(2)
-#if VF_WIDTH > 4
-DEFINE_TILES(4)
-DEFINE_TILES(6)
-#endif
+WIDE_TILES(DEFINE_TILE)
 
-/* [(rows - 1) / 2][units - 1] */
-static wide_tile_fn *const tile_fns[][UNITS] = {
-    LIST_TILES(2),
-#if VF_WIDTH > 4
-    LIST_TILES(4),
-    LIST_TILES(6),
-#endif
-};
+static wide_tile_fn *const tile_fns[][UNITS] = {WIDE_TILES(LIST_TILE)};
 
 /* --- copies ------------------------------------------------------------------------- */
 
@@ -378,25 +357,6 @@ static int64_t most_lists(const wide *c)
     return 3 * c->kernel[1] + 2;
 }
 
-static size_t lists_bytes(const wide *c)
-{
-    return lanes_aligned(
-        (size_t)(most_lists(c) * c->block_c * c->kernel[0] * c->kernel[1]) *
-        sizeof(wide_tap));
-}
-
-static size_t tiles_bytes(void)
-{
-    return lanes_aligned(SEGMENT_UNITS * sizeof(wide_tile));
-}
-
-static size_t strip_bytes(const wide *c)
-{
-    return lanes_aligned((size_t)(c->block_c * c->kernel[0] * c->strip_columns *
-                                  SONDE_MIN(c->blocks, (int64_t)BLOCKS) * LANES) *
-                         sizeof(float));
-}
-
 /* Parts are ranges of segments if there are enough of them, else of groups. */
 static bool divides_segments(const wide *c, int parts)
 {
@@ -406,12 +366,6 @@ static bool divides_segments(const wide *c, int parts)
 static int64_t part_groups(const wide *c, int parts)
 {
     return divides_segments(c, parts) ? c->groups : (c->groups + parts - 1) / parts;
-}
-
-static size_t weights_bytes(const wide *c, int parts)
-{
-    return lanes_aligned((size_t)(c->c_blocks * part_groups(c, parts) * block_floats(c)) *
-                         sizeof(float));
 }
 
 static int64_t tile_floats(void)
@@ -427,33 +381,23 @@ static int64_t most_tiles(const wide *c)
     return SONDE_MIN(units, units / UNITS + most_lists(c));
 }
 
-static size_t sums_bytes(const wide *c, int parts)
+/* Lays out a part's memory at `start`, or nowhere; returns its size. */
+static size_t lay_out(const wide *c, int parts, workspace *w, char *start)
 {
-    return (size_t)(most_tiles(c) * part_groups(c, parts) * tile_floats()) *
-           sizeof(float);
-}
+    const int64_t lists = most_lists(c) * c->block_c * c->kernel[0] * c->kernel[1];
+    const int64_t strip = c->block_c * c->kernel[0] * c->strip_columns *
+                          SONDE_MIN(c->blocks, (int64_t)BLOCKS) * LANES;
+    const int64_t groups = part_groups(c, parts);
+    size_t used = 0;
 
-static size_t part_bytes(const wide *c, int parts)
-{
-    return lists_bytes(c) + tiles_bytes() + strip_bytes(c) + weights_bytes(c, parts) +
-           sums_bytes(c, parts);
-}
-
-static workspace workspace_at(const wide *c, void *scratch, int part, int parts)
-{
-    char *at = (char *)scratch + (size_t)part * part_bytes(c, parts);
-    workspace w = {0};
-
-    w.lists = (void *)at;
-    at += lists_bytes(c);
-    w.tiles = (void *)at;
-    at += tiles_bytes();
-    w.strip = (void *)at;
-    at += strip_bytes(c);
-    w.weights = (void *)at;
-    at += weights_bytes(c, parts);
-    w.sums = (void *)at;
-    return w;
+    w->lists = sonde__op_take(start, &used, lists, sizeof(wide_tap));
+    w->tiles = sonde__op_take(start, &used, SEGMENT_UNITS, sizeof(wide_tile));
+    w->strip = sonde__op_take(start, &used, strip, sizeof(float));
+    w->weights = sonde__op_take(start, &used, c->c_blocks * groups * block_floats(c),
+                                sizeof(float));
+    w->sums = sonde__op_take(start, &used, most_tiles(c) * groups * tile_floats(),
+                             sizeof(float));
+    return used;
 }
 
 /* The taps of a block of channels for columns like `across`. */
@@ -610,7 +554,8 @@ static int wide_parts(const wide *c, int max)
 
 static void run_part(const wide *c, void *scratch, int part, int parts)
 {
-    workspace work = workspace_at(c, scratch, part, parts);
+    workspace work = {0};
+    const size_t bytes = lay_out(c, parts, &work, NULL);
     int64_t group[2] = {0, c->groups}, segments[2] = {0, c->segments};
 
     if (divides_segments(c, parts)) {
@@ -618,6 +563,7 @@ static void run_part(const wide *c, void *scratch, int part, int parts)
     } else {
         lanes_split(c->groups, part, parts, &group[0], &group[1]);
     }
+    (void)lay_out(c, parts, &work, (char *)scratch + bytes * (size_t)part);
     if (group[0] == group[1] || segments[0] == segments[1]) {
         return;
     }
@@ -665,8 +611,9 @@ static bool accepts(const sonde__op_call *call, bool backward)
     static size_t name##_scratch(const sonde__op_call *call, int parts)                  \
     {                                                                                    \
         const wide c = call_of(call, backward);                                          \
+        workspace unused;                                                                \
                                                                                          \
-        return part_bytes(&c, parts) * (size_t)parts;                                    \
+        return lay_out(&c, parts, &unused, NULL) * (size_t)parts;                        \
     }                                                                                    \
     static int name##_parts(const sonde__op_call *call, int max)                         \
     {                                                                                    \
@@ -682,15 +629,9 @@ static bool accepts(const sonde__op_call *call, bool backward)
     }
 
 #define DEFINE_KERNEL(op, direction)                                                     \
-    const sonde__op_kernel ISA(sonde__kernel_##op##_wide) = {                            \
-        .name = "wide",                                                                  \
-        .accepts = direction##_accepts,                                                  \
-        .in = {SONDE__LANES, SONDE__PLAIN, SONDE__PLAIN},                                \
-        .out = {SONDE__LANES, SONDE__LANES},                                             \
-        .scratch = direction##_scratch,                                                  \
-        .parts = direction##_parts,                                                      \
-        .run = direction##_run,                                                          \
-    };
+    SONDE__ISA_KERNEL(op##_wide, "wide", direction##_accepts, (SONDE__LANES),            \
+                      (SONDE__LANES, SONDE__LANES), direction##_run,                     \
+                      .scratch = direction##_scratch, .parts = direction##_parts)
 
 DEFINE_DIRECTION(forward, false)
 DEFINE_DIRECTION(input, true)

@@ -78,49 +78,23 @@ static wide wide_of(const sonde__op_call *call)
 
 /* --- memory of a part --------------------------------------------------------------- */
 
-static size_t panel_bytes(void)
-{
-    return (size_t)CHUNK_PIXELS * LANES * STRIP * sizeof(float);
-}
-
-static size_t runs_bytes(const wide *c)
-{
-    return lanes_aligned((size_t)(c->g.kernel[0] * c->g.kernel[1] * CHUNK_PIXELS) *
-                         sizeof(run));
-}
-
-/* [channel][tap][STRIP] */
-static size_t sums_bytes(const wide *c)
-{
-    return (size_t)(c->g.taps * STRIP) * sizeof(float);
-}
-
-static size_t part_bytes(const wide *c)
-{
-    const size_t counts = (size_t)(c->g.kernel[0] * c->g.kernel[1]) * sizeof(int64_t);
-
-    return panel_bytes() + runs_bytes(c) + lanes_aligned(counts) +
-           lanes_aligned(sums_bytes(c));
-}
-
 typedef struct workspace {
-    float *panel, *sums;
-    run *runs;       /* [tap][CHUNK_PIXELS] */
-    int64_t *counts; /* of each tap's runs */
+    float *panel, *sums; /* sums: [channel][tap][STRIP] */
+    run *runs;           /* [tap][CHUNK_PIXELS] */
+    int64_t *counts;     /* of each tap's runs */
 } workspace;
 
-static workspace workspace_at(const wide *c, void *scratch, int part)
+/* Lays out a part's memory at `start`, or nowhere; returns its size. */
+static size_t lay_out(const wide *c, workspace *w, char *start)
 {
-    char *at = (char *)scratch + (size_t)part * part_bytes(c);
-    workspace w = {.panel = (void *)at};
+    const int64_t taps = c->g.kernel[0] * c->g.kernel[1];
+    size_t used = 0;
 
-    at += panel_bytes();
-    w.runs = (void *)at;
-    at += runs_bytes(c);
-    w.sums = (void *)at;
-    at += lanes_aligned(sums_bytes(c));
-    w.counts = (void *)at;
-    return w;
+    w->panel = sonde__op_take(start, &used, CHUNK_PIXELS * LANES * STRIP, sizeof(float));
+    w->runs = sonde__op_take(start, &used, taps * CHUNK_PIXELS, sizeof(run));
+    w->sums = sonde__op_take(start, &used, c->g.taps * STRIP, sizeof(float));
+    w->counts = sonde__op_take(start, &used, taps, sizeof(int64_t));
+    return used;
 }
 
 /* --- the panel ---------------------------------------------------------------------- */
@@ -307,33 +281,13 @@ typedef void tile_fn(const tile *t);
     {                                                                                    \
         run_tile(t, rows, vecs);                                                         \
     }
-#if VF_WIDTH == 16
-#define DEFINE_TILES(rows)                                                               \
-    DEFINE_TILE(rows, 1)                                                                 \
-    DEFINE_TILE(rows, 2)                                                                 \
-    DEFINE_TILE(rows, 3)                                                                 \
-    DEFINE_TILE(rows, 4)
-#define LIST_TILES(rows)                                                                 \
-    {                                                                                    \
-        run_tile_##rows##_1, run_tile_##rows##_2, run_tile_##rows##_3,                   \
-            run_tile_##rows##_4                                                          \
-    }
-#else
-#define DEFINE_TILES(rows)                                                               \
-    DEFINE_TILE(rows, 1)                                                                 \
-    DEFINE_TILE(rows, 2)
-#define LIST_TILES(rows)                                                                 \
-    {                                                                                    \
-        run_tile_##rows##_1, run_tile_##rows##_2                                         \
-    }
-#endif
+#define LIST_TILE(rows, vecs) [(rows - 1) / 2][vecs - 1] = run_tile_##rows##_##vecs,
+#define TILES(X)                                                                         \
+    VF_UP_TO_TILE_VECS(X, 2) VF_UP_TO_TILE_VECS(X, 4) VF_UP_TO_TILE_VECS(X, 6)
 
-DEFINE_TILES(2)
-DEFINE_TILES(4)
-DEFINE_TILES(6)
+TILES(DEFINE_TILE)
 
-/* [(rows - 1) / 2][vectors - 1] */
-static tile_fn *const tile_fns[][VECS] = {LIST_TILES(2), LIST_TILES(4), LIST_TILES(6)};
+static tile_fn *const tile_fns[][VECS] = {TILES(LIST_TILE)};
 
 /* --- chunks ------------------------------------------------------------------------- */
 
@@ -417,7 +371,7 @@ static void run_panel(const wide *c, const workspace *work, const int64_t channe
 {
     const conv2d_geometry *const g = &c->g;
 
-    memset(work->sums, 0, sums_bytes(c));
+    memset(work->sums, 0, (size_t)(g->taps * STRIP) * sizeof(float));
     for (int64_t b = 0; b < g->blocks; b += c->blocks) {
         for (int64_t i = 0; i < g->oh; i += c->rows) {
             for (int64_t j = 0; j < g->ow; j += c->columns) {
@@ -447,8 +401,9 @@ static bool weight_accepts(const sonde__op_call *call)
 static size_t weight_scratch(const sonde__op_call *call, int parts)
 {
     const wide c = wide_of(call);
+    workspace unused;
 
-    return part_bytes(&c) * (size_t)parts;
+    return lay_out(&c, &unused, NULL) * (size_t)parts;
 }
 
 static int weight_parts(const sonde__op_call *call, int max)
@@ -462,9 +417,11 @@ static int weight_parts(const sonde__op_call *call, int max)
 static void weight_run(const sonde__op_call *call, int part, int parts)
 {
     const wide c = wide_of(call);
-    const workspace work = workspace_at(&c, call->scratch, part);
+    workspace work;
+    const size_t bytes = lay_out(&c, &work, NULL);
     int64_t panel[2] = {0, c.panels}, channel[2] = {0, c.g.c};
 
+    (void)lay_out(&c, &work, (char *)call->scratch + bytes * (size_t)part);
     if (c.panels % parts == 0) {
         lanes_split(c.panels, part, parts, &panel[0], &panel[1]);
     } else {
@@ -475,11 +432,6 @@ static void weight_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-const sonde__op_kernel ISA(sonde__kernel_conv2d_grad_weight_wide) = {
-    .name = "wide",
-    .accepts = weight_accepts,
-    .in = {SONDE__LANES, SONDE__LANES},
-    .out = {SONDE__PLAIN},
-    .scratch = weight_scratch,
-    .parts = weight_parts,
-    .run = weight_run};
+SONDE__ISA_KERNEL(conv2d_grad_weight_wide, "wide", weight_accepts,
+                  (SONDE__LANES, SONDE__LANES), (SONDE__PLAIN), weight_run,
+                  .scratch = weight_scratch, .parts = weight_parts)

@@ -9,19 +9,26 @@
 #ifndef SONDE_NN_KERNELS_CONV2D_WINDOWS_H
 #define SONDE_NN_KERNELS_CONV2D_WINDOWS_H
 
-#if VF_WIDTH == 16
-#define WINDOW_TILES(X) X(6) X(5) X(4) X(3) X(2) X(1)
-#else
-#define WINDOW_TILES(X) X(2) X(1)
-#endif
+/* Where windows go. NULL: not wanted. */
+typedef struct windows_target {
+    float *pooled;
+    uint8_t *index;
+    int64_t plane; /* from channel to channel */
+} windows_target;
 
-/* Where a row of 2 x 2 windows goes: window i at i * LANES of pooled and index. */
+static windows_target windows_at(windows_target target, int64_t offset)
+{
+    target.pooled = target.pooled == NULL ? NULL : target.pooled + offset;
+    target.index = target.index == NULL ? NULL : target.index + offset;
+    return target;
+}
+
+/* A row of 2 x 2 windows: window i at i * LANES of pooled and index. */
 typedef struct window_row {
     conv2d_run run;       /* of the upper row's first pixel; y and relu as in a run */
     int64_t x_row, y_row; /* from a window's upper to its lower pixels */
-    int64_t count, plane; /* windows; from channel to channel of pooled and index */
-    float *pooled;        /* NULL: not wanted */
-    uint8_t *index;       /* likewise */
+    int64_t count;        /* windows */
+    windows_target to;
 } window_row;
 
 /* v: the pixels of a window before ReLU, row-major. The maximum is taken first: ReLU
@@ -36,13 +43,13 @@ VEC_INLINE void store_window(const window_row *row, const vf *v, int64_t offset)
     const vm positive = vm_positive(top);
     const vi one = vi_set1(1), two = vi_set1(2), three = vi_set1(3), zero = {0};
 
-    if (row->pooled != NULL) {
-        vf_store(row->pooled + offset, vf_pick(positive, top, vf_relu(v[0])));
+    if (row->to.pooled != NULL) {
+        vf_store(row->to.pooled + offset, vf_pick(positive, top, vf_relu(v[0])));
     }
-    if (row->index != NULL) {
+    if (row->to.index != NULL) {
         const vi i = vi_pick(down, vi_pick(lower, three, two), vi_pick(upper, one, zero));
 
-        vi_store_u8(row->index + offset, vi_pick(positive, i, zero));
+        vi_store_u8(row->to.index + offset, vi_pick(positive, i, zero));
     }
 }
 
@@ -57,16 +64,16 @@ VEC_INLINE void store_window_ordered(const window_row *row, const vf *v, int64_t
     const __m512i v1 = (__m512i)v[1], v2 = (__m512i)v[2], v3 = (__m512i)v[3];
     const __m512i u = _mm512_max_epi32(v0, v1), l = _mm512_max_epi32(v2, v3);
 
-    if (row->pooled != NULL) {
-        vf_store(row->pooled + offset,
+    if (row->to.pooled != NULL) {
+        vf_store(row->to.pooled + offset,
                  (vf)_mm512_max_ps((__m512)_mm512_max_epi32(u, l), (__m512)v[0]));
     }
-    if (row->index != NULL) {
+    if (row->to.index != NULL) {
         const __m128i two = _mm_set1_epi8(2), three = _mm_set1_epi8(3);
         const __m128i i = _mm_maskz_set1_epi8(_mm512_cmpgt_epi32_mask(v1, v0), 1);
         const __m128i j = _mm_mask_mov_epi8(two, _mm512_cmpgt_epi32_mask(v3, v2), three);
 
-        _mm_storeu_si128((__m128i *)(void *)(row->index + offset),
+        _mm_storeu_si128((__m128i *)(void *)(row->to.index + offset),
                          _mm_mask_mov_epi8(i, _mm512_cmpgt_epi32_mask(l, u), j));
     }
 }
@@ -92,13 +99,13 @@ VEC_INLINE void store_windows(const window_row *row, const vf *acc, int64_t offs
 #if VF_WIDTH == 16
     if (__builtin_expect(!maybe_nan(acc, 4 * channels), 1)) {
         VEC_EACH (k, channels) {
-            store_window_ordered(row, acc + 4 * k, offset + k * row->plane);
+            store_window_ordered(row, acc + 4 * k, offset + k * row->to.plane);
         }
         return;
     }
 #endif
     VEC_EACH (k, channels) {
-        store_window(row, acc + 4 * k, offset + k * row->plane);
+        store_window(row, acc + 4 * k, offset + k * row->to.plane);
     }
 }
 
@@ -108,11 +115,11 @@ VEC_INLINE void store_pixels(const window_row *row, const vf *v, int64_t offset)
     VEC_EACH (p, 4) {
         const int64_t target = offset + p / 2 * row->y_row + p % 2 * LANES;
 
-        if (row->run.y != NULL) {
-            vf_store(row->run.y + target, v[p]);
+        if (row->run.to.y != NULL) {
+            vf_store(row->run.to.y + target, v[p]);
         }
-        if (row->run.relu != NULL) {
-            vf_store(row->run.relu + target, vf_relu(v[p]));
+        if (row->run.to.relu != NULL) {
+            vf_store(row->run.to.relu + target, vf_relu(v[p]));
         }
     }
 }
@@ -133,26 +140,31 @@ VEC_INLINE void run_windows(const window_row *row, int64_t o, const int channels
         VEC_EACH (p, 4) {
             x[p] += 2 * run->x_step;
         }
-        store_windows(row, acc, o * row->plane + i * LANES, channels);
-        if (run->y == NULL && run->relu == NULL) {
+        store_windows(row, acc, o * row->to.plane + i * LANES, channels);
+        if (run->to.y == NULL && run->to.relu == NULL) {
             continue;
         }
         VEC_EACH (k, channels) {
-            store_pixels(row, acc + 4 * k, (o + k) * run->y_plane + 2 * i * LANES);
+            store_pixels(row, acc + 4 * k, (o + k) * run->to.plane + 2 * i * LANES);
         }
     }
 }
 
-#define DEFINE_WINDOWS(channels)                                                         \
-    static void run_windows_##channels(const window_row *row, int64_t o)                 \
+#define DEFINE_WINDOWS(name, channels)                                                   \
+    static void name##_##channels(const window_row *row, int64_t o)                      \
     {                                                                                    \
         run_windows(row, o, channels);                                                   \
     }
-#define LIST_WINDOWS(channels) run_windows_##channels,
+#define LIST_WINDOWS(name, channels) name##_##channels,
+#if VF_WIDTH == 16
+#define WINDOW_TILES(X) VEC_UP_TO_6(X, run_windows)
+#else
+#define WINDOW_TILES(X) VEC_UP_TO_2(X, run_windows)
+#endif
 
 WINDOW_TILES(DEFINE_WINDOWS)
 
-/* Falling channel counts: the last entry has one channel. */
+/* By channels - 1. */
 static void (*const window_tiles[])(const window_row *row,
                                     int64_t o) = {WINDOW_TILES(LIST_WINDOWS)};
 
@@ -170,11 +182,9 @@ static void run_window_row(const window_row *row)
             window_row part = *row;
 
             part.run.x += lane;
-            part.run.y = row->run.y == NULL ? NULL : row->run.y + lane;
-            part.run.relu = row->run.relu == NULL ? NULL : row->run.relu + lane;
-            part.pooled = row->pooled == NULL ? NULL : row->pooled + lane;
-            part.index = row->index == NULL ? NULL : row->index + lane;
-            window_tiles[MAX_WINDOW_TILE - channels](&part, o);
+            part.run.to = target_at(row->run.to, lane);
+            part.to = windows_at(row->to, lane);
+            window_tiles[channels - 1](&part, o);
         }
         o += channels;
     }
@@ -256,11 +266,8 @@ static void run_seen_row(const conv2d_geometry *g, const window_row *row,
         some.run.channels = channels;
         some.run.weight += o * row->run.weight_stride;
         some.run.bias = row->run.bias == NULL ? NULL : row->run.bias + o;
-        some.run.y = rows;
-        some.run.relu = NULL;
-        some.run.y_plane = 2 * g->ow * LANES;
-        some.pooled = row->pooled == NULL ? NULL : row->pooled + o * row->plane;
-        some.index = row->index == NULL ? NULL : row->index + o * row->plane;
+        some.run.to = (conv2d_target){rows, NULL, 2 * g->ow * LANES};
+        some.to = windows_at(row->to, o * row->to.plane);
         run_window_row(&some);
         relu_signs_init(&signs[i], norms);
         relu_vitals_add(rows, channels * 2 * g->ow, valid, &signs[i]);
@@ -283,10 +290,10 @@ static void merge_seen(const conv2d_geometry *g, const relu_signs *signs,
     }
 }
 
-/* What conv2d_relu_pool writes: whole tensors, any of them NULL. */
+/* What conv2d_relu_pool writes: whole tensors. */
 typedef struct pool_outputs {
-    float *conv, *relu, *pooled;
-    uint8_t *index;
+    conv2d_target pixels;
+    windows_target windows;
     relu_signs *signs; /* NULL: not wanted */
     bool norms;        /* of these, only norms */
 } pool_outputs;
@@ -295,10 +302,16 @@ typedef struct pool_outputs {
 static conv2d_target pool_target(const conv2d_geometry *g, const pool_outputs *out,
                                  int64_t block, int64_t row)
 {
-    const int64_t pixels = g->oh * g->ow;
-    const conv2d_target all = {out->conv, out->relu, pixels * LANES};
+    return target_at(out->pixels,
+                     block * g->groups * g->o * out->pixels.plane + row * g->ow * LANES);
+}
 
-    return target_at(all, (block * g->groups * g->o * pixels + row * g->ow) * LANES);
+/* Where row `pool_row` of the windows of a block goes. */
+static windows_target pool_windows(const conv2d_geometry *g, const pool_outputs *out,
+                                   int64_t block, int64_t pool_row)
+{
+    return windows_at(out->windows, block * g->groups * g->o * out->windows.plane +
+                                        pool_row * (g->ow / 2) * LANES);
 }
 
 /* One row of windows, of a convolution without padding. spare: for pixels that are looked
@@ -307,20 +320,17 @@ static void pool_row_direct(const conv2d_job *job, const pool_outputs *out, int6
                             int64_t pool_row, float *spare)
 {
     const conv2d_geometry *const g = &job->g;
-    const int64_t windows = (g->oh / 2) * (g->ow / 2), image = g->c * g->h * g->w;
-    const conv2d_target target = pool_target(g, out, block, 2 * pool_row);
-    const int64_t offset =
-        (block * g->groups * g->o * windows + pool_row * (g->ow / 2)) * LANES;
+    const int64_t image = g->c * g->h * g->w;
+    const conv2d_target pixels = pool_target(g, out, block, 2 * pool_row);
+    const windows_target windows = pool_windows(g, out, block, pool_row);
     window_row row = {.run = {.taps = job->full,
                               .tap_count = g->taps,
                               .channels = g->o,
                               .weight_stride = g->taps,
-                              .y_plane = target.plane,
                               .x_step = g->stride[1] * LANES},
                       .x_row = g->stride[0] * g->w * LANES,
                       .y_row = g->ow * LANES,
-                      .count = g->ow / 2,
-                      .plane = windows * LANES};
+                      .count = g->ow / 2};
 
     for (int64_t group = 0; group < g->groups; group++) {
         const int64_t o = group * g->o;
@@ -330,14 +340,12 @@ static void pool_row_direct(const conv2d_job *job, const pool_outputs *out, int6
                                  LANES;
         row.run.weight = job->weight + o * g->taps;
         row.run.bias = job->bias == NULL ? NULL : job->bias + o;
-        row.run.y = target.y == NULL ? NULL : target.y + o * target.plane;
-        row.run.relu = target.relu == NULL ? NULL : target.relu + o * target.plane;
-        row.pooled = out->pooled == NULL ? NULL : out->pooled + offset + o * row.plane;
-        row.index = out->index == NULL ? NULL : out->index + offset + o * row.plane;
+        row.run.to = target_at(pixels, o * pixels.plane);
+        row.to = windows_at(windows, o * windows.plane);
         if (out->signs == NULL) {
             run_window_row(&row);
         } else {
-            const conv2d_target result = {row.run.y, row.run.relu, target.plane};
+            const conv2d_target result = row.run.to;
             const int64_t rows = (block * (g->oh / 2) + pool_row) * g->groups + group;
 
             run_seen_row(g, &row, &result, spare, lanes_valid(g->samples, block),
@@ -352,13 +360,12 @@ static void pool_row_indirect(const conv2d_job *job, const pool_outputs *out,
                               int64_t block, int64_t pool_row, float *spare)
 {
     const conv2d_geometry *const g = &job->g;
-    const int64_t windows = (g->oh / 2) * (g->ow / 2), channels = g->groups * g->o;
-    const bool wanted = out->conv != NULL || out->relu != NULL;
+    const int64_t channels = g->groups * g->o;
+    const bool wanted = out->pixels.y != NULL || out->pixels.relu != NULL;
     const conv2d_target rows = wanted ? pool_target(g, out, block, 2 * pool_row)
                                       : (conv2d_target){spare, NULL, 2 * g->ow * LANES};
     const float *const source = rows.y != NULL ? rows.y : rows.relu;
-    const window_row row = {
-        .plane = windows * LANES, .pooled = out->pooled, .index = out->index};
+    const window_row row = {.to = pool_windows(g, out, block, pool_row)};
 
     convolve(job, block, (const int64_t[]){2 * pool_row, 2 * pool_row + 2},
              (const int64_t[]){0, g->ow}, rows);
@@ -370,10 +377,7 @@ static void pool_row_indirect(const conv2d_job *job, const pool_outputs *out,
                 const vf v[4] = {vf_load(p), vf_load(p + LANES), vf_load(q),
                                  vf_load(q + LANES)};
 
-                store_window(&row, v,
-                             ((block * channels + o) * windows + pool_row * (g->ow / 2) +
-                              i) * LANES +
-                                 lane);
+                store_window(&row, v, o * row.to.plane + i * LANES + lane);
             }
         }
     }
@@ -387,7 +391,7 @@ static void convolve_leftover(const conv2d_job *job, const pool_outputs *out,
     const int64_t rows[2] = {row, SONDE_MIN(row + 2, g->oh)};
     const int64_t columns[2] = {row + 1 < g->oh ? g->ow / 2 * 2 : 0, g->ow};
 
-    if (out->conv != NULL || out->relu != NULL) {
+    if (out->pixels.y != NULL || out->pixels.relu != NULL) {
         convolve(job, block, rows, columns,
                  target_at(pool_target(g, out, block, row), columns[0] * LANES));
     }
@@ -452,13 +456,12 @@ static void conv2d_relu_pool_run_lanes(const sonde__op_call *call, int part, int
     float *const spare = (float *)(void *)(scratch + lists_size(&size));
     const conv2d_job job = start_job(call, scratch);
     const bool seen = call->out_vitals[0] != NULL || call->out_vitals[1] != NULL;
-    const pool_outputs out = {lanes_out(call, 0),
-                              lanes_out(call, 1),
-                              lanes_out(call, 2),
-                              (uint8_t *)call->out[3].data,
-                              seen ? (relu_signs *)call->scratch : NULL,
-                              sonde__op_wants_norms(call, 1U << 0 | 1U << 1)};
     const int64_t rows = size.oh / 2;
+    const pool_outputs out = {
+        .pixels = {lanes_out(call, 0), lanes_out(call, 1), size.oh * size.ow * LANES},
+        .windows = {lanes_out(call, 2), call->out[3].data, rows * (size.ow / 2) * LANES},
+        .signs = seen ? (relu_signs *)call->scratch : NULL,
+        .norms = sonde__op_wants_norms(call, 1U << 0 | 1U << 1)};
     int64_t first, last;
 
     lanes_split(size.blocks * rows, part, parts, &first, &last);

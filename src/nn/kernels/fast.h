@@ -30,6 +30,7 @@
 
 #include "base/cpu.h"
 #include "nn/kernels/call.h"
+#include "nn/kernels/gemm.h"
 
 /*
  * Ops that have fast kernels: X(op, its number, its list).
@@ -118,5 +119,104 @@ sonde__kernel_fast_kernels_of(sonde__isa isa, sonde__kernel_fast_op op);
     extern const sonde__op_kernel sonde__kernel_##name##_generic,                        \
         sonde__kernel_##name##_avx2, sonde__kernel_##name##_avx512;
 SONDE__KERNEL_FAST_KERNELS(SONDE__FAST_KERNEL)
+
+/* Defines, in a kernel file, the kernel of an op for its instruction set: the name in dumps, the
+ * calls it accepts, the layouts of operands in and out, in parentheses, its function, and what
+ * other members are set. */
+#define SONDE__ISA_LAYOUTS(...)                                                          \
+    {                                                                                    \
+        __VA_ARGS__                                                                      \
+    }
+#define SONDE__ISA_KERNEL(op, label, takes, ins, outs, runs, ...)                        \
+    const sonde__op_kernel ISA(sonde__kernel_##op) = {.name = label,                     \
+                                                      .accepts = takes,                  \
+                                                      .in = SONDE__ISA_LAYOUTS ins,      \
+                                                      .out = SONDE__ISA_LAYOUTS outs,    \
+                                                      .run = runs,                       \
+                                                      __VA_ARGS__};
+
+/* --- bfloat16 and float16 ------------------------------------------------------------ */
+
+/*
+ * The kernels of calls with bfloat16 or float16 operands, by op: arrays for
+ * SONDE__HALF_KERNELS. All operands are PLAIN.
+ *
+ * half_conv.c and half_direct.c have convolutions, over gemm.h. half_ops.c has the rest: products
+ * of linear layers; max pooling; and what goes element by element: chunks become float32 in
+ * cache, the float32 kernel of the op takes them, and its result is rounded as it is stored.
+ */
+
+/* sonde__kernel_OP_half: NULL-terminated, fastest first. */
+#define SONDE__HALF_OPS(X)                                                               \
+    X(linear)                                                                            \
+    X(linear_relu)                                                                       \
+    X(linear_grad_input)                                                                 \
+    X(linear_grad_weight)                                                                \
+    X(conv2d)                                                                            \
+    X(conv2d_relu)                                                                       \
+    X(conv2d_grad_input)                                                                 \
+    X(conv2d_grad_weight)                                                                \
+    X(conv_transpose2d)                                                                  \
+    X(max_pool2d)                                                                        \
+    X(max_pool2d_grad)                                                                   \
+    X(batch_norm)                                                                        \
+    X(batch_norm_relu)                                                                   \
+    X(batch_norm_grad)                                                                   \
+    X(cast)                                                                              \
+    X(relu)                                                                              \
+    X(relu_grad)                                                                         \
+    X(add)                                                                               \
+    X(channel_sum)                                                                       \
+    X(channel_add)
+#define SONDE__HALF_DECLARED(op)                                                         \
+    extern const sonde__op_kernel *const sonde__kernel_##op##_half[];
+SONDE__HALF_OPS(SONDE__HALF_DECLARED)
+
+/* Before those of the same op: half_direct.c. */
+extern const sonde__op_kernel sonde__kernel_conv2d_direct,
+    sonde__kernel_grad_input_direct, sonde__kernel_grad_weight_direct;
+
+/* Defines a list of kernels; a kernel of it. */
+#define SONDE__HALF_LIST(op, ...)                                                        \
+    const sonde__op_kernel *const sonde__kernel_##op##_half[] = {__VA_ARGS__, NULL};
+#define SONDE__HALF_KERNEL(label, takes, scratch_of, parts_of, runs)                     \
+    {                                                                                    \
+        .name = label, .accepts = takes, .scratch = scratch_of, .parts = parts_of,       \
+        .run = runs                                                                      \
+    }
+
+/* How many parts so many products are worth, at most `most` and max: those of float16 take as
+ * long as those of float32; of bfloat16 a part pays later. */
+static inline int half_parts(sonde_dtype half, double products, int64_t most, int max)
+{
+    const double grain = half == SONDE_BF16 ? 4e6 : 1e6;
+    const double units = most < max ? (double)most : (double)max;
+    const double parts = products / grain < units ? products / grain : units;
+
+    return parts < 1.0 ? 1 : (int)parts;
+}
+
+/* Element i; NULL if there is no data. */
+static inline void *half_at(const sonde__operand *operand, int64_t i)
+{
+    return operand->data == NULL ? NULL
+                                 : (char *)operand->data +
+                                       (size_t)i * sonde_dtype_size(operand->shape.dtype);
+}
+
+/* Elements from i on, to and from float32; stores nothing if there is no data. */
+static inline void half_load(const sonde__operand *x, int64_t i, int64_t count,
+                             float *into)
+{
+    sonde__kernel_half_widen(x->shape.dtype, half_at(x, i), count, into);
+}
+
+static inline void half_store(const float *from, int64_t count, const sonde__operand *y,
+                              int64_t i)
+{
+    if (y->data != NULL) {
+        sonde__kernel_half_narrow(from, count, y->shape.dtype, half_at(y, i));
+    }
+}
 
 #endif

@@ -173,24 +173,16 @@ VEC_INLINE void tile_run(const tile *t, const int vecs)
     tile_store(t, vecs, acc);
 }
 
-static void run_tile(const tile *t)
-{
-    switch ((t->cols + VF_WIDTH - 1) / VF_WIDTH) {
-    case 1:
-        tile_run(t, 1);
-        return;
-#if VF_WIDTH == 16
-    case 2:
-        tile_run(t, 2);
-        return;
-    case 3:
-        tile_run(t, 3);
-        return;
-#endif
-    default:
-        tile_run(t, VECS);
+#define DEFINE_TILE(name, vecs)                                                          \
+    static void name##_##vecs(const tile *t)                                             \
+    {                                                                                    \
+        tile_run(t, vecs);                                                               \
     }
-}
+#define LIST_TILE(name, vecs) name##_##vecs,
+
+VF_UP_TO_TILE_VECS(DEFINE_TILE, run_tile)
+
+static void (*const tiles[])(const tile *t) = {VF_UP_TO_TILE_VECS(LIST_TILE, run_tile)};
 
 /* --- blocks ------------------------------------------------------------------------- */
 
@@ -214,7 +206,7 @@ static void run_block(const sonde__kernel_gemm *g, const block *k, const float *
             t.a = a + i * k->depth;
             t.c = g->c + (k->row + i) * g->c_row + k->col + j;
             t.rows = (int)SONDE_MIN(k->rows - i, (int64_t)ROWS);
-            run_tile(&t);
+            tiles[(t.cols - 1) / VF_WIDTH](&t);
         }
     }
 }

@@ -1,5 +1,5 @@
 /*
- * half_conv.c - convolutions in bfloat16 and float16, as products over half_gemm.h.
+ * half_conv.c - convolutions in bfloat16 and float16, as products over gemm.h.
  *
  * A block is some output pixels of some samples: whole small images, or rows of a large
  * one. For a block the taps that its pixels read are laid out as columns,
@@ -15,8 +15,8 @@
  * so bits do not depend on them.
  */
 #include "base/macros.h"
-#include "nn/kernels/half_gemm.h"
-#include "nn/kernels/half_ops.h"
+#include "nn/kernels/gemm.h"
+#include "nn/kernels/fast.h"
 
 #include <string.h>
 
@@ -33,7 +33,8 @@ typedef struct conv {
     int64_t results, rows, cols;       /* of the result, likewise; of dw: those of dy */
     int64_t kernel[2], taps;           /* of a group: channels kernel[0] kernel[1] */
     int64_t block_samples, block_rows; /* of a block, at most */
-    int64_t blocks;
+    int64_t block_pixels, blocks;
+    int64_t product_m, product_k; /* of a product, at most */
 } conv;
 
 typedef struct block {
@@ -67,6 +68,9 @@ static conv conv_of(const sonde__op_call *call, const sonde__operand *source,
             : SONDE_MAX(BLOCK_PIXELS / SONDE_MAX(c.cols, (int64_t)1), (int64_t)1);
     c.blocks = (c.samples + c.block_samples - 1) / c.block_samples *
                ((c.rows + c.block_rows - 1) / SONDE_MAX(c.block_rows, (int64_t)1));
+    c.block_pixels = c.block_samples * c.block_rows * c.cols;
+    c.product_m = c.results;
+    c.product_k = c.taps;
     return c;
 }
 
@@ -82,114 +86,94 @@ static block block_at(const conv *c, int64_t number)
     return b;
 }
 
-static int64_t block_pixels(const conv *c)
-{
-    return c->block_samples * c->block_rows * c->cols;
-}
-
 /* --- memory of a part --------------------------------------------------------------- */
-
-static size_t aligned(int64_t count, size_t size)
-{
-    return ((size_t)count * size + 63) / 64 * 64;
-}
 
 typedef struct memory {
     uint16_t *source;  /* the samples of a block in 16 bits, if they are float32 */
     uint16_t *columns; /* [taps][pixels] */
     uint16_t *weights; /* (C, O kh kw): of the input gradient */
     void *result;      /* [results][pixels]: of several samples */
-    void *product;     /* of half_gemm.h */
+    void *relu;        /* likewise */
+    void *product;     /* of gemm.h */
     int64_t held;      /* whose numbers are in source; -1: nothing's */
 } memory;
 
-static void *taken(char *start, size_t *used, size_t bytes)
-{
-    void *const place = start == NULL ? NULL : start + *used;
-
-    *used += bytes;
-    return place;
-}
-
 /* Lays out a part's memory at `start`, or nowhere; returns its size. */
-static size_t lay_out(const conv *c, int64_t m, int64_t k, memory *into, char *start)
+static size_t lay_out(const conv *c, memory *into, char *start)
 {
-    const int64_t pixels = block_pixels(c);
+    const int64_t pixels = c->block_pixels;
     const int64_t source = c->source->shape.dtype == SONDE_F32
                                ? c->block_samples * c->channels * c->height * c->width
                                : 0;
     size_t used = 0;
 
-    into->source = taken(start, &used, aligned(source, sizeof(uint16_t)));
-    into->columns = taken(start, &used, aligned(c->taps * pixels, sizeof(uint16_t)));
-    into->weights = taken(start, &used,
-                          aligned(c->back ? c->taps * c->results : 0, sizeof(uint16_t)));
-    into->result = taken(start, &used, 2 * aligned(c->results * pixels, sizeof(float)));
-    into->product = taken(start, &used, sonde__kernel_half_gemm_scratch(m, k));
+    into->source = sonde__op_take(start, &used, source, sizeof(uint16_t));
+    into->columns = sonde__op_take(start, &used, c->taps * pixels, sizeof(uint16_t));
+    into->weights = sonde__op_take(start, &used, c->back ? c->taps * c->results : 0,
+                                   sizeof(uint16_t));
+    into->result = sonde__op_take(start, &used, c->results * pixels, sizeof(float));
+    into->relu = sonde__op_take(start, &used, c->results * pixels, sizeof(float));
+    into->product = sonde__op_take(
+        start, &used,
+        (int64_t)sonde__kernel_half_gemm_scratch(c->product_m, c->product_k), 1);
     into->held = -1;
     return used;
 }
 
-static size_t part_bytes(const conv *c, int64_t m, int64_t k)
+static memory memory_of(const conv *c, int part)
 {
-    memory unused;
+    memory m;
+    const size_t bytes = lay_out(c, &m, NULL);
 
-    return lay_out(c, m, k, &unused, NULL);
+    (void)lay_out(c, &m, (char *)c->call->scratch + bytes * (size_t)part);
+    return m;
 }
 
 /* --- columns ------------------------------------------------------------------------ */
 
-/* The row of the source that row i of the result reads at tap k; -1: none. */
-static int64_t row_read(const conv *c, int64_t i, int64_t k)
+/* Places of a dimension of the result that read the source at a tap: first, first + step ...
+ * before end. The first reads place `from` of the source, and each next one `by` further. */
+typedef struct reads {
+    int64_t first, end, step, from, by;
+} reads;
+
+static reads reads_of(const conv *c, int d, int64_t k)
 {
     const sonde__op_attrs *const a = c->call->attrs;
-    const int64_t tap = k * a->window.dilation[0] - a->window.padding[0];
-    const int64_t row = c->back ? i - tap : i * a->window.stride[0] + tap;
+    const int64_t stride = a->window.stride[d],
+                  tap = k * a->window.dilation[d] - a->window.padding[d];
+    const int64_t count = d == 0 ? c->rows : c->cols;
+    const int64_t extent = d == 0 ? c->height : c->width;
+    reads r = {.step = 1, .by = stride};
 
-    if (row < 0 || (c->back && row % a->window.stride[0] != 0)) {
-        return -1;
-    }
     if (c->back) {
-        return row / a->window.stride[0] < c->height ? row / a->window.stride[0] : -1;
+        r.first = tap >= 0 ? tap : (tap % stride + stride) % stride;
+        r.end = SONDE_MIN(tap + extent * stride, count);
+        r.from = (r.first - tap) / stride;
+        r.step = stride;
+        r.by = 1;
+    } else {
+        r.first = tap >= 0 ? 0 : (-tap + stride - 1) / stride;
+        r.end =
+            tap >= extent ? 0 : SONDE_MIN((extent - tap + stride - 1) / stride, count);
+        r.from = r.first * stride + tap;
     }
-    return row < c->height ? row : -1;
+    return r;
 }
 
-/* One row of a result at tap l of a row of the source, with strides. */
-static void read_strided(const conv *c, const uint16_t *source, int64_t l, uint16_t *to)
+/* A row of the result at a tap of its columns. */
+static void read_row(const conv *c, const reads *columns, const uint16_t *source,
+                     uint16_t *to)
 {
-    const sonde__op_attrs *const a = c->call->attrs;
-    const int64_t stride = a->window.stride[1],
-                  tap = l * a->window.dilation[1] - a->window.padding[1];
-    const int64_t step = c->back ? stride : 1; /* from result to result that reads */
-    int64_t j = c->back ? (tap % stride + stride) % stride : 0;
+    const reads r = *columns;
 
     memset(to, 0, (size_t)c->cols * sizeof *to);
-    for (; j < c->cols; j += step) {
-        const int64_t place = c->back ? (j - tap) / stride : j * stride + tap;
-
-        if (place >= c->width) {
-            return;
-        }
-        if (c->back ? j >= tap : place >= 0) {
-            to[j] = source[place];
-        }
+    if (r.step == 1 && r.by == 1 && r.first < r.end) {
+        memcpy(to + r.first, source + r.from, (size_t)(r.end - r.first) * sizeof *to);
+        return;
     }
-}
-
-/* The same with a stride of 1. */
-static void read_shifted(const conv *c, const uint16_t *source, int64_t shift,
-                         uint16_t *to)
-{
-    const int64_t first = SONDE_MIN(SONDE_MAX(-shift, (int64_t)0), c->cols);
-    const int64_t end = SONDE_MAX(SONDE_MIN(c->width - shift, c->cols), first);
-
-    for (int64_t j = 0; j < first; j++) {
-        to[j] = 0;
-    }
-    memcpy(to + first, source + first + shift, (size_t)(end - first) * sizeof *to);
-    for (int64_t j = end; j < c->cols; j++) {
-        to[j] = 0;
+    for (int64_t j = r.first, place = r.from; j < r.end; j += r.step, place += r.by) {
+        to[j] = source[place];
     }
 }
 
@@ -257,20 +241,19 @@ static void read_tap(const conv *c, const block *b, const uint16_t *plane, int64
     const int64_t sign = c->back ? -1 : 1;
     const int64_t down = sign * (k * a->window.dilation[0] - a->window.padding[0]);
     const int64_t right = sign * (l * a->window.dilation[1] - a->window.padding[1]);
+    const reads rows = reads_of(c, 0, k), columns = reads_of(c, 1, l);
 
     if (a->window.stride[0] == 1 && a->window.stride[1] == 1 && c->cols == c->width) {
         read_plane(c, b, plane, down, right, to);
         return;
     }
     for (int64_t i = b->row; i < b->row + b->rows; i++, to += c->cols) {
-        const int64_t row = row_read(c, i, k);
+        const int64_t steps = (i - rows.first) / rows.step;
 
-        if (row < 0) {
+        if (i < rows.first || i >= rows.end || (i - rows.first) % rows.step != 0) {
             memset(to, 0, (size_t)c->cols * sizeof *to);
-        } else if (a->window.stride[1] == 1) {
-            read_shifted(c, plane + row * c->width, right, to);
         } else {
-            read_strided(c, plane + row * c->width, l, to);
+            read_row(c, &columns, plane + (rows.from + steps * rows.by) * c->width, to);
         }
     }
 }
@@ -325,20 +308,20 @@ static sonde__kernel_half_matrix weights_of(const conv *c, const memory *m,
         .col = 1};
 }
 
-/* Rows of a product of several samples to where they belong. */
-static void scatter(const conv *c, const block *b, int64_t group,
-                    const sonde__operand *out, const void *rows)
+/* Rows [results][pixels] of several samples to where they belong in an operand, or from there. */
+static void move_rows(const conv *c, const block *b, int64_t group,
+                      const sonde__operand *operand, void *rows, bool out)
 {
-    const size_t size = sonde_dtype_size(out->shape.dtype);
+    const size_t size = sonde_dtype_size(operand->shape.dtype);
     const int64_t image = c->rows * c->cols;
 
-    for (int64_t o = 0; out->data != NULL && o < c->results; o++) {
+    for (int64_t o = 0; operand->data != NULL && o < c->results; o++) {
         for (int64_t s = 0; s < b->samples; s++) {
             const int64_t plane = ((b->sample + s) * c->groups + group) * c->results + o;
+            char *const row = (char *)rows + (size_t)(o * b->pixels + s * image) * size;
+            char *const place = half_at(operand, plane * image);
 
-            memcpy((char *)out->data + (size_t)(plane * image) * size,
-                   (const char *)rows + (size_t)(o * b->pixels + s * image) * size,
-                   (size_t)image * size);
+            memcpy(out ? place : row, out ? row : place, (size_t)image * size);
         }
     }
 }
@@ -353,8 +336,6 @@ static void run_block(const conv *c, memory *m, const block *b, int64_t group,
     const int64_t start =
         (b->sample * c->groups + group) * c->results * image + b->row * c->cols;
     const bool apart = b->samples > 1;
-    void *const second =
-        (char *)m->result + aligned(c->results * block_pixels(c), sizeof(float));
     sonde__kernel_half_gemm p = {.dtype = c->half,
                                  .m = c->results,
                                  .n = b->pixels,
@@ -371,130 +352,40 @@ static void run_block(const conv *c, memory *m, const block *b, int64_t group,
     take_columns(c, m, b, group, 0, c->taps);
     if (apart) {
         p.c = outs[0].data == NULL ? NULL : m->result;
-        p.relu = outs[1].data == NULL ? NULL : second;
+        p.relu = outs[1].data == NULL ? NULL : m->relu;
         p.c_row = b->pixels;
     }
     sonde__kernel_half_gemm_run(&p, m->product);
     if (apart) {
-        scatter(c, b, group, &outs[0], m->result);
-        scatter(c, b, group, &outs[1], second);
+        move_rows(c, b, group, &outs[0], m->result, true);
+        move_rows(c, b, group, &outs[1], m->relu, true);
     }
 }
 
-static void run_blocks(const conv *c, const sonde__operand *w, const sonde__operand *outs,
-                       const float *bias, int part, int parts)
+/* Of a call of conv2d, or of its input gradient, which has neither bias nor ReLU. */
+static void run_blocks(const conv *c, int part, int parts)
 {
-    char *const start =
-        (char *)c->call->scratch + part_bytes(c, c->results, c->taps) * (size_t)part;
-    memory m;
+    const sonde__op_call *const call = c->call;
+    const sonde__operand none = {.shape = call->out[0].shape};
+    const sonde__operand outs[2] = {call->out[0],
+                                    call->out_count > 1 ? call->out[1] : none};
+    memory m = memory_of(c, part);
 
-    (void)lay_out(c, c->results, c->taps, &m, start);
     for (int64_t g = 0; g < c->groups; g++) {
         if (c->back) {
-            turn_weights(c, w, g, m.weights);
+            turn_weights(c, &call->in[1], g, m.weights);
         }
         for (int64_t i = c->blocks * part / parts; i < c->blocks * (part + 1) / parts;
              i++) {
             const block b = block_at(c, i);
 
-            run_block(c, &m, &b, g, w, outs, bias);
+            run_block(c, &m, &b, g, &call->in[1], outs,
+                      call->in_count > 2 ? call->in[2].data : NULL);
         }
     }
-}
-
-/* Multiplications that are worth a part. */
-static int count_parts(const conv *c, int64_t most, int max)
-{
-    const double grain = c->half == SONDE_BF16 ? 4e6 : 1e6;
-    const double work = (double)(c->samples * c->rows * c->cols) *
-                        (double)(c->groups * c->results) * (double)c->taps;
-    const double worth = SONDE_MIN(work / grain, (double)most);
-
-    return worth < 1.0 ? 1 : worth > (double)max ? max : (int)worth;
-}
-
-static conv forward_of(const sonde__op_call *call)
-{
-    const sonde__op_shape *const y = &call->out[call->out_count > 1 ? 1 : 0].shape;
-
-    return conv_of(call, &call->in[0], &call->in[1].shape, y, false);
-}
-
-static conv back_of(const sonde__op_call *call)
-{
-    return conv_of(call, &call->in[0], &call->in[1].shape, &call->out[0].shape, true);
-}
-
-static void conv2d_run(const sonde__op_call *call, int part, int parts)
-{
-    const conv c = forward_of(call);
-    const sonde__operand none = {.shape = call->out[0].shape};
-    const sonde__operand outs[2] = {call->out[0],
-                                    call->out_count > 1 ? call->out[1] : none};
-
-    run_blocks(&c, &call->in[1], outs, call->in_count > 2 ? call->in[2].data : NULL, part,
-               parts);
-}
-
-static int conv2d_parts(const sonde__op_call *call, int max)
-{
-    const conv c = forward_of(call);
-
-    return count_parts(&c, c.blocks, max);
-}
-
-static size_t conv2d_scratch(const sonde__op_call *call, int parts)
-{
-    const conv c = forward_of(call);
-
-    return part_bytes(&c, c.results, c.taps) * (size_t)parts;
-}
-
-static void grad_input_run(const sonde__op_call *call, int part, int parts)
-{
-    const conv c = back_of(call);
-    const sonde__operand outs[2] = {call->out[0], {.shape = call->out[0].shape}};
-
-    run_blocks(&c, &call->in[1], outs, NULL, part, parts);
-}
-
-static int grad_input_parts(const sonde__op_call *call, int max)
-{
-    const conv c = back_of(call);
-
-    return count_parts(&c, c.blocks, max);
-}
-
-static size_t grad_input_scratch(const sonde__op_call *call, int parts)
-{
-    const conv c = back_of(call);
-
-    return part_bytes(&c, c.results, c.taps) * (size_t)parts;
 }
 
 /* --- dw ----------------------------------------------------------------------------- */
-
-static conv weight_of(const sonde__op_call *call)
-{
-    return conv_of(call, &call->in[1], &call->out[0].shape, &call->in[0].shape, false);
-}
-
-/* dy of several samples as [results][pixels]. */
-static void gather(const conv *c, const block *b, int64_t group, const sonde__operand *dy,
-                   void *rows)
-{
-    const size_t size = sonde_dtype_size(dy->shape.dtype);
-    const int64_t image = c->rows * c->cols;
-
-    for (int64_t o = 0; o < c->results; o++) {
-        for (int64_t s = 0; s < b->samples; s++) {
-            const int64_t plane = ((b->sample + s) * c->groups + group) * c->results + o;
-
-            memcpy((char *)rows + (size_t)(o * b->pixels + s * image) * size,
-                   half_at(dy, plane * image), (size_t)image * size);
-        }
-    }
-}
 
 /* Adds a block's share of taps first ... end - 1 to sums (results, taps). */
 static void add_block(const conv *c, memory *m, const block *b, int64_t group,
@@ -515,7 +406,7 @@ static void add_block(const conv *c, memory *m, const block *b, int64_t group,
 
     take_columns(c, m, b, group, first, end);
     if (b->samples > 1) {
-        gather(c, b, group, dy, m->result);
+        move_rows(c, b, group, dy, m->result, false);
     } else {
         p.a.data = half_at(dy, (b->sample * c->groups + group) * c->results * image +
                                    b->row * c->cols);
@@ -532,39 +423,20 @@ static int64_t first_tap(const conv *c, int part, int parts)
     return SONDE_MIN(units * part / parts * TAPS_A_PART, c->taps);
 }
 
-static void grad_weight_run(const sonde__op_call *call, int part, int parts)
+static void run_weight(const conv *c, int part, int parts)
 {
-    const conv c = weight_of(call);
-    const int64_t first = first_tap(&c, part, parts),
-                  end = first_tap(&c, part + 1, parts);
-    char *const start = (char *)call->scratch +
-                        part_bytes(&c, c.results, block_pixels(&c)) * (size_t)part;
-    memory m;
+    const int64_t first = first_tap(c, part, parts), end = first_tap(c, part + 1, parts);
+    memory m = memory_of(c, part);
 
-    (void)lay_out(&c, c.results, block_pixels(&c), &m, start);
-    for (int64_t g = 0; first < end && g < c.groups; g++) {
-        float *const sums = (float *)call->out[0].data + g * c.results * c.taps;
+    for (int64_t g = 0; first < end && g < c->groups; g++) {
+        float *const sums = (float *)c->call->out[0].data + g * c->results * c->taps;
 
-        for (int64_t i = 0; i < c.blocks; i++) {
-            const block b = block_at(&c, i);
+        for (int64_t i = 0; i < c->blocks; i++) {
+            const block b = block_at(c, i);
 
-            add_block(&c, &m, &b, g, first, end, i == 0, sums);
+            add_block(c, &m, &b, g, first, end, i == 0, sums);
         }
     }
-}
-
-static int grad_weight_parts(const sonde__op_call *call, int max)
-{
-    const conv c = weight_of(call);
-
-    return count_parts(&c, (c.taps + TAPS_A_PART - 1) / TAPS_A_PART, max);
-}
-
-static size_t grad_weight_scratch(const sonde__op_call *call, int parts)
-{
-    const conv c = weight_of(call);
-
-    return part_bytes(&c, c.results, block_pixels(&c)) * (size_t)parts;
 }
 
 /* --- the kernels -------------------------------------------------------------------- */
@@ -588,15 +460,64 @@ static bool adds_up(const sonde__op_call *call)
     return has_blocks(call) && call->attrs->wide;
 }
 
+static conv conv2d_of(const sonde__op_call *call)
+{
+    const sonde__op_shape *const y = &call->out[call->out_count > 1 ? 1 : 0].shape;
+
+    return conv_of(call, &call->in[0], &call->in[1].shape, y, false);
+}
+
+static conv grad_input_of(const sonde__op_call *call)
+{
+    return conv_of(call, &call->in[0], &call->in[1].shape, &call->out[0].shape, true);
+}
+
+static conv grad_weight_of(const sonde__op_call *call)
+{
+    conv c = conv_of(call, &call->in[1], &call->out[0].shape, &call->in[0].shape, false);
+
+    c.product_k = c.block_pixels;
+    return c;
+}
+
+/* most: units that parts take. */
+static int parts_of(const conv *c, int64_t most, int max)
+{
+    return half_parts(c->half,
+                      (double)(c->samples * c->rows * c->cols) *
+                          (double)(c->groups * c->results) * (double)c->taps,
+                      most, max);
+}
+
+#define SHAPED(shaped, units, runs)                                                      \
+    static int shaped##_parts(const sonde__op_call *call, int max)                       \
+    {                                                                                    \
+        const conv c = shaped##_of(call);                                                \
+                                                                                         \
+        return parts_of(&c, units, max);                                                 \
+    }                                                                                    \
+    static size_t shaped##_scratch(const sonde__op_call *call, int parts)                \
+    {                                                                                    \
+        const conv c = shaped##_of(call);                                                \
+        memory unused;                                                                   \
+                                                                                         \
+        return lay_out(&c, &unused, NULL) * (size_t)parts;                               \
+    }                                                                                    \
+    static void shaped##_run(const sonde__op_call *call, int part, int parts)            \
+    {                                                                                    \
+        const conv c = shaped##_of(call);                                                \
+                                                                                         \
+        runs(&c, part, parts);                                                           \
+    }
+
+SHAPED(conv2d, c.blocks, run_blocks)
+SHAPED(grad_input, c.blocks, run_blocks)
+SHAPED(grad_weight, (c.taps + TAPS_A_PART - 1) / TAPS_A_PART, run_weight)
+
 #define KERNEL(op, shaped, takes)                                                        \
-    const sonde__op_kernel *const sonde__kernel_##op##_half[] = {                        \
-        &sonde__kernel_##shaped##_direct,                                                \
-        &(const sonde__op_kernel){.name = "half",                                        \
-                                  .accepts = takes,                                      \
-                                  .scratch = shaped##_scratch,                           \
-                                  .parts = shaped##_parts,                               \
-                                  .run = shaped##_run},                                  \
-        NULL};
+    SONDE__HALF_LIST(op, &sonde__kernel_##shaped##_direct,                               \
+                     &(const sonde__op_kernel)SONDE__HALF_KERNEL(                        \
+                         "half", takes, shaped##_scratch, shaped##_parts, shaped##_run))
 
 KERNEL(conv2d, conv2d, has_blocks)
 KERNEL(conv2d_relu, conv2d, has_blocks)

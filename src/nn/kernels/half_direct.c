@@ -23,9 +23,8 @@
  * zeros are multiplied: beside one, an infinite number gives NaN.
  */
 #include "base/macros.h"
-#include "nn/kernels/half_gemm.h"
-#include "nn/kernels/half_ops.h"
-#include "nn/kernels/half_tiles.h"
+#include "nn/kernels/gemm.h"
+#include "nn/kernels/fast.h"
 
 #include <string.h>
 
@@ -163,14 +162,6 @@ static const uint16_t *halves_at(const sonde__operand *operand, int64_t i, int64
     return room;
 }
 
-static void *taken(char *start, size_t *used, int64_t count, size_t size)
-{
-    void *const place = start == NULL ? NULL : start + *used;
-
-    *used += ((size_t)count * size + 63) / 64 * 64;
-    return place;
-}
-
 /* --- y and dx ----------------------------------------------------------------------- */
 
 /* What a part uses. */
@@ -203,16 +194,16 @@ static size_t lay_out(const conv *c, memory *into, char *start)
     const int64_t tiles = c->taps * c->groups;
     size_t used = 0;
 
-    into->pixels = taken(start, &used, c->phases * c->groups * group_places(c) * GROUP,
-                         sizeof(uint16_t));
-    into->weights = taken(start, &used, column_tiles(c) * tiles * SONDE__KERNEL_TILE,
-                          sizeof(uint16_t));
-    into->room = taken(start, &used, room, sizeof(uint16_t));
-    into->row = taken(start, &used, c->axis[1].source * GROUP, sizeof(uint16_t));
-    into->line = taken(start, &used, c->places, sizeof(uint16_t));
-    into->sums = taken(start, &used, c->places * GROUP, sizeof(float));
-    into->rows = taken(start, &used, c->places * GROUP, sizeof(float));
-    into->at = taken(start, &used, tiles, sizeof(int64_t));
+    into->pixels = sonde__op_take(
+        start, &used, c->phases * c->groups * group_places(c) * GROUP, sizeof(uint16_t));
+    into->weights = sonde__op_take(
+        start, &used, column_tiles(c) * tiles * SONDE__KERNEL_TILE, sizeof(uint16_t));
+    into->room = sonde__op_take(start, &used, room, sizeof(uint16_t));
+    into->row = sonde__op_take(start, &used, c->axis[1].source * GROUP, sizeof(uint16_t));
+    into->line = sonde__op_take(start, &used, c->places, sizeof(uint16_t));
+    into->sums = sonde__op_take(start, &used, c->places * GROUP, sizeof(float));
+    into->rows = sonde__op_take(start, &used, c->places * GROUP, sizeof(float));
+    into->at = sonde__op_take(start, &used, tiles, sizeof(int64_t));
     return used;
 }
 
@@ -433,21 +424,25 @@ static void run_block(const conv *c, const memory *m, const sonde__operand *outs
     }
 }
 
-static void run_samples(const conv *c, const sonde__operand *w,
-                        const sonde__operand *outs, const float *bias, int part,
-                        int parts)
+/* Of a call of conv2d, or of its input gradient, which has neither bias nor ReLU. */
+static void run_samples(const conv *c, int part, int parts)
 {
+    const sonde__op_call *const call = c->call;
+    const sonde__operand none = {.shape = call->out[0].shape};
+    const sonde__operand outs[2] = {call->out[0],
+                                    call->out_count > 1 ? call->out[1] : none};
+    const float *const bias = call->in_count > 2 ? call->in[2].data : NULL;
     const int64_t end = c->samples * (part + 1) / parts;
     const int64_t phases = c->back ? c->axis[0].stride * c->axis[1].stride : 1;
     int64_t tiles = 0;
     memory m;
     const size_t bytes = lay_out(c, &m, NULL);
 
-    (void)lay_out(c, &m, (char *)c->call->scratch + bytes * (size_t)part);
+    (void)lay_out(c, &m, (char *)call->scratch + bytes * (size_t)part);
     memset(m.pixels, 0,
            (size_t)(c->phases * c->groups * group_places(c) * GROUP) * sizeof *m.pixels);
     for (int64_t phase = 0; phase < phases; phase++) {
-        tiles += pack_phase(c, w, phase,
+        tiles += pack_phase(c, &call->in[1], phase,
                             m.weights + column_tiles(c) * tiles * SONDE__KERNEL_TILE,
                             m.at + tiles, m.room);
     }
@@ -456,69 +451,13 @@ static void run_samples(const conv *c, const sonde__operand *w,
     }
 }
 
-static int parts_of(const conv *c, int64_t most, int max)
+static size_t bytes_of(const conv *c, int parts)
 {
-    const int64_t pixels = c->back ? c->axis[0].source * c->axis[1].source
-                                   : c->axis[0].result * c->axis[1].result;
-    const double work = (double)(c->samples * pixels) *
-                        (double)(c->channels * c->results) * (double)c->taps;
-    const double worth = SONDE_MIN(work / 4e6, (double)most);
+    memory unused;
 
-    return worth < 1.0 ? 1 : worth > (double)max ? max : (int)worth;
+    (void)parts;
+    return lay_out(c, &unused, NULL);
 }
-
-static conv forward_of(const sonde__op_call *call)
-{
-    const sonde__op_shape *const w = &call->in[1].shape;
-    const sonde__op_shape *const y = &call->out[call->out_count > 1 ? 1 : 0].shape;
-
-    return conv_of(call, &call->in[0], w, w->dim[0], y->dim + 2, false, PIXELS);
-}
-
-static conv back_of(const sonde__op_call *call)
-{
-    const sonde__op_shape *const w = &call->in[1].shape;
-
-    return conv_of(call, &call->in[0], w, w->dim[1], call->out[0].shape.dim + 2, true,
-                   PIXELS);
-}
-
-static void conv2d_run(const sonde__op_call *call, int part, int parts)
-{
-    const conv c = forward_of(call);
-    const sonde__operand none = {.shape = call->out[0].shape};
-    const sonde__operand outs[2] = {call->out[0],
-                                    call->out_count > 1 ? call->out[1] : none};
-
-    run_samples(&c, &call->in[1], outs, call->in_count > 2 ? call->in[2].data : NULL,
-                part, parts);
-}
-
-static void grad_input_run(const sonde__op_call *call, int part, int parts)
-{
-    const conv c = back_of(call);
-    const sonde__operand outs[2] = {call->out[0], {.shape = call->out[0].shape}};
-
-    run_samples(&c, &call->in[1], outs, NULL, part, parts);
-}
-
-#define SHAPED(name, make)                                                               \
-    static int name##_parts(const sonde__op_call *call, int max)                         \
-    {                                                                                    \
-        const conv c = make(call);                                                       \
-                                                                                         \
-        return parts_of(&c, c.samples, max);                                             \
-    }                                                                                    \
-    static size_t name##_scratch(const sonde__op_call *call, int parts)                  \
-    {                                                                                    \
-        const conv c = make(call);                                                       \
-        memory unused;                                                                   \
-                                                                                         \
-        return lay_out(&c, &unused, NULL) * (size_t)parts;                               \
-    }
-
-SHAPED(conv2d, forward_of)
-SHAPED(grad_input, back_of)
 
 /* --- dw ----------------------------------------------------------------------------- */
 
@@ -542,22 +481,15 @@ static size_t lay_out_weight(const conv *c, int64_t groups, weight_memory *into,
     size_t used = 0;
 
     into->line = (lines | 1) * GROUP;
-    into->x =
-        taken(start, &used, c->phases * groups * GROUP * into->line, sizeof(uint16_t));
-    into->dy = taken(start, &used, results * c->places, sizeof(uint16_t));
-    into->b = taken(start, &used, results * c->places, sizeof(uint16_t));
-    into->room = taken(start, &used, plane, sizeof(uint16_t));
-    into->sums = taken(start, &used, c->taps * groups * GROUP * results, sizeof(float));
-    into->at = taken(start, &used, c->places / GROUP, sizeof(int64_t));
+    into->x = sonde__op_take(start, &used, c->phases * groups * GROUP * into->line,
+                             sizeof(uint16_t));
+    into->dy = sonde__op_take(start, &used, results * c->places, sizeof(uint16_t));
+    into->b = sonde__op_take(start, &used, results * c->places, sizeof(uint16_t));
+    into->room = sonde__op_take(start, &used, plane, sizeof(uint16_t));
+    into->sums =
+        sonde__op_take(start, &used, c->taps * groups * GROUP * results, sizeof(float));
+    into->at = sonde__op_take(start, &used, c->places / GROUP, sizeof(int64_t));
     return used;
-}
-
-static conv weight_of(const sonde__op_call *call)
-{
-    const sonde__op_shape *const dy = &call->in[0].shape;
-
-    return conv_of(call, &call->in[1], &call->out[0].shape, dy->dim[1], dy->dim + 2,
-                   false, PIXELS_OF_WEIGHT);
 }
 
 /* Planes of an operand (N, C, height, width). */
@@ -665,49 +597,39 @@ static void store_weight(const conv *c, const weight_memory *m, int64_t first,
     }
 }
 
-static void grad_weight_run(const sonde__op_call *call, int part, int parts)
+static void run_weight(const conv *c, int part, int parts)
 {
-    const conv c = weight_of(call);
-    const int64_t first = c.groups * part / parts;
-    const int64_t count = c.groups * (part + 1) / parts - first;
-    const int64_t most = (c.groups + parts - 1) / parts;
+    const int64_t first = c->groups * part / parts;
+    const int64_t count = c->groups * (part + 1) / parts - first;
+    const int64_t most = (c->groups + parts - 1) / parts;
     weight_memory m;
-    const size_t bytes = lay_out_weight(&c, most, &m, NULL);
+    const size_t bytes = lay_out_weight(c, most, &m, NULL);
 
     if (count == 0) {
         return;
     }
-    (void)lay_out_weight(&c, most, &m, (char *)call->scratch + bytes * (size_t)part);
-    for (int64_t k = 0; k < c.places / GROUP; k++) {
+    (void)lay_out_weight(c, most, &m, (char *)c->call->scratch + bytes * (size_t)part);
+    for (int64_t k = 0; k < c->places / GROUP; k++) {
         m.at[k] = k * GROUP * (int64_t)sizeof(uint16_t);
     }
-    for (int64_t s = 0; s < c.samples; s += c.block) {
-        const int64_t samples = SONDE_MIN(c.block, c.samples - s);
+    for (int64_t s = 0; s < c->samples; s += c->block) {
+        const int64_t samples = SONDE_MIN(c->block, c->samples - s);
 
-        if (s == 0 || samples < c.block) {
-            memset(m.x, 0, (size_t)(c.phases * most * GROUP * m.line) * sizeof *m.x);
+        if (s == 0 || samples < c->block) {
+            memset(m.x, 0, (size_t)(c->phases * most * GROUP * m.line) * sizeof *m.x);
             memset(m.dy, 0,
-                   (size_t)(rounded(c.results, GROUP) * c.places) * sizeof *m.dy);
+                   (size_t)(rounded(c->results, GROUP) * c->places) * sizeof *m.dy);
         }
-        add_block(&c, &m, first, count, s, samples);
+        add_block(c, &m, first, count, s, samples);
     }
-    store_weight(&c, &m, first, count);
+    store_weight(c, &m, first, count);
 }
 
-static int grad_weight_parts(const sonde__op_call *call, int max)
+static size_t bytes_of_weight(const conv *c, int parts)
 {
-    const conv c = weight_of(call);
-
-    return parts_of(&c, c.groups, max);
-}
-
-static size_t grad_weight_scratch(const sonde__op_call *call, int parts)
-{
-    const conv c = weight_of(call);
     weight_memory unused;
 
-    return lay_out_weight(&c, (c.groups + parts - 1) / parts, &unused, NULL) *
-           (size_t)parts;
+    return lay_out_weight(c, (c->groups + parts - 1) / parts, &unused, NULL);
 }
 
 /* --- which calls -------------------------------------------------------------------- */
@@ -752,14 +674,66 @@ static bool takes_weight(const sonde__op_call *call)
     return a->wide && fits(call, &call->in[1].shape, &w);
 }
 
-#define KERNEL(shaped, takes)                                                            \
-    const sonde__op_kernel sonde__kernel_##shaped##_direct = {.name = "direct",          \
-                                                              .accepts = takes,          \
-                                                              .scratch =                 \
-                                                                  shaped##_scratch,      \
-                                                              .parts = shaped##_parts,   \
-                                                              .run = shaped##_run};
+/* --- the kernels -------------------------------------------------------------------- */
 
-KERNEL(conv2d, takes_two)
-KERNEL(grad_input, takes_two)
-KERNEL(grad_weight, takes_weight)
+static conv conv2d_of(const sonde__op_call *call)
+{
+    const sonde__op_shape *const w = &call->in[1].shape;
+    const sonde__op_shape *const y = &call->out[call->out_count > 1 ? 1 : 0].shape;
+
+    return conv_of(call, &call->in[0], w, w->dim[0], y->dim + 2, false, PIXELS);
+}
+
+static conv grad_input_of(const sonde__op_call *call)
+{
+    const sonde__op_shape *const w = &call->in[1].shape;
+
+    return conv_of(call, &call->in[0], w, w->dim[1], call->out[0].shape.dim + 2, true,
+                   PIXELS);
+}
+
+static conv grad_weight_of(const sonde__op_call *call)
+{
+    const sonde__op_shape *const dy = &call->in[0].shape;
+
+    return conv_of(call, &call->in[1], &call->out[0].shape, dy->dim[1], dy->dim + 2,
+                   false, PIXELS_OF_WEIGHT);
+}
+
+/* most: units that parts take. */
+static int parts_of(const conv *c, int64_t most, int max)
+{
+    const int64_t pixels = c->back ? c->axis[0].source * c->axis[1].source
+                                   : c->axis[0].result * c->axis[1].result;
+
+    return half_parts(SONDE_BF16,
+                      (double)(c->samples * pixels) * (double)(c->channels * c->results) *
+                          (double)c->taps,
+                      most, max);
+}
+
+#define KERNEL(shaped, takes, units, bytes, runs)                                        \
+    static int shaped##_parts(const sonde__op_call *call, int max)                       \
+    {                                                                                    \
+        const conv c = shaped##_of(call);                                                \
+                                                                                         \
+        return parts_of(&c, units, max);                                                 \
+    }                                                                                    \
+    static size_t shaped##_scratch(const sonde__op_call *call, int parts)                \
+    {                                                                                    \
+        const conv c = shaped##_of(call);                                                \
+                                                                                         \
+        return bytes(&c, parts) * (size_t)parts;                                         \
+    }                                                                                    \
+    static void shaped##_run(const sonde__op_call *call, int part, int parts)            \
+    {                                                                                    \
+        const conv c = shaped##_of(call);                                                \
+                                                                                         \
+        runs(&c, part, parts);                                                           \
+    }                                                                                    \
+    const sonde__op_kernel sonde__kernel_##shaped##_direct = SONDE__HALF_KERNEL(         \
+        "direct", takes, shaped##_scratch, shaped##_parts, shaped##_run);
+
+KERNEL(conv2d, takes_two, c.samples, bytes_of, run_samples)
+KERNEL(grad_input, takes_two, c.samples, bytes_of, run_samples)
+KERNEL(grad_weight, takes_weight, c.groups, bytes_of_weight, run_weight)

@@ -1,5 +1,5 @@
 /*
- * half_gemm_kernels.c - see half_gemm.h: blocks of both operands are rounded into scratch,
+ * half_gemm_kernels.c - see gemm.h: blocks of both operands are rounded into scratch,
  * their product is summed in float32 there, and is rounded once into C.
  *
  * For the float unit a block is float32, row-major. For the others it is a list of tiles of
@@ -14,8 +14,7 @@
 #include "base/isa.h"
 #include "base/macros.h"
 #include "nn/kernels/gemm.h"
-#include "nn/kernels/half_gemm.h"
-#include "nn/kernels/half_tiles.h"
+#include "nn/kernels/gemm.h"
 #include "nn/kernels/vec.h"
 #include "tensor/convert.h"
 

@@ -1,8 +1,8 @@
 /*
- * half_tiles_kernels.c - see half_tiles.h. Only AVX-512 has something here.
+ * half_tiles_kernels.c - see gemm.h. Only AVX-512 has something here.
  */
 #include "base/isa.h"
-#include "nn/kernels/half_tiles.h"
+#include "nn/kernels/gemm.h"
 #include "nn/kernels/vec.h"
 
 #include <string.h>

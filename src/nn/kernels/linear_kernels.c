@@ -14,7 +14,7 @@
 #include "nn/kernels/fast.h"
 #include "nn/kernels/linear_tile.h"
 #include "nn/kernels/relu_vitals.h"
-#include "nn/kernels/reorder_tile.h"
+#include "nn/kernels/lanes.h"
 
 #include <string.h>
 
@@ -23,24 +23,7 @@ enum {
     BATCH_FLOATS = 96 * 1024, /* of x in L2 at once: 384 KB */
 };
 
-/* --- accumulators ------------------------------------------------------------------- */
-
-VEC_INLINE void tile_init(const int rows, const int vecs, const tile *t, const float *c,
-                          ptrdiff_t c_stride, int64_t row, vf acc[MAX_TILE_ROWS][2])
-{
-    VEC_TILE (r, rows, v, vecs) {
-        acc[r][v] = (vf){0};
-    }
-    if (t->resume) {
-        VEC_TILE (r, rows, v, vecs) {
-            acc[r][v] = vf_load(c + r * c_stride + v * t->c_second);
-        }
-    } else if (t->bias != NULL) {
-        VEC_TILE (r, rows, v, vecs) {
-            acc[r][v] = vf_set1(t->bias[row + r]);
-        }
-    }
-}
+/* --- tiles --------------------------------------------------------------------------- */
 
 /* C in LANES: rows are 16 apart. */
 VEC_INLINE void tile_store_lanes(const int rows, const int vecs, const tile *t, float *c,
@@ -93,7 +76,7 @@ VEC_INLINE void forward_tile(const int rows, const int vecs, const tile *t,
     int64_t k = t->depth;
 
     TILE_POINTER(twice);
-    tile_init(rows, vecs, t, c, 16, row, acc);
+    tile_init(rows, vecs, true, t, c, 16, t->c_second, row, acc);
     VEC_UNROLL
     for (int i = 0; 3 * i < rows; i++) {
         base[i] = a + 3 * i * stride;
@@ -124,7 +107,7 @@ VEC_INLINE void backward_tile(const int rows, const int vecs, const tile *t,
     const ptrdiff_t stride = t->a_stride, b_second = t->b_second;
     vf acc[MAX_TILE_ROWS][2];
 
-    tile_init(rows, vecs, t, c, 16, row, acc);
+    tile_init(rows, vecs, true, t, c, 16, t->c_second, row, acc);
     for (int64_t o = t->depth; o > 0; o--) {
         vf dy[2];
 
@@ -160,8 +143,8 @@ typedef struct product {
 } product;
 
 /* The rows of one group of tiles, times depth terms from k, for all column groups. */
-static void run_columns(const product *p, tile *t, const span columns, const float *b,
-                        const span rows, int64_t k)
+static void run_columns(const product *p, tile *t, const stream_span columns,
+                        const float *b, const stream_span rows, int64_t k)
 {
     const int64_t row_count = rows.end - rows.begin;
     const float *const a = p->a + rows.begin * p->a_row + k * p->a_depth;
@@ -180,8 +163,8 @@ static void run_columns(const product *p, tile *t, const span columns, const flo
 
 /* Columns (lanes of consecutive blocks) that fit in L2 together; all wide, or one narrow.
  */
-static void run_batch(const product *p, const span columns, const float *b,
-                      const span rows)
+static void run_batch(const product *p, const stream_span columns, const float *b,
+                      const stream_span rows)
 {
     const bool narrow = columns.end - columns.begin < TILE_COLS;
     const row_groups groups =
@@ -199,8 +182,8 @@ static void run_batch(const product *p, const span columns, const float *b,
             t.relu = p->relu;
         }
         for (int64_t g = 0; g < groups.count; g++) {
-            const span group = {rows.begin + row_group_start(&groups, g),
-                                rows.begin + row_group_start(&groups, g + 1)};
+            const stream_span group = {rows.begin + row_group_start(&groups, g),
+                                       rows.begin + row_group_start(&groups, g + 1)};
 
             run_columns(p, &t, columns, b, group, k);
         }
@@ -241,8 +224,10 @@ static void run_product(const product *p, int part, int parts)
 {
     const int64_t blocks = (p->samples + 15) / 16, pairs = (blocks + 1) / 2;
     const bool by_samples = pairs >= 2 * parts;
-    const span mine = by_samples ? part_of(pairs, part, parts) : (span){0, pairs};
-    const span rows = by_samples ? (span){0, p->rows} : part_of(p->rows, part, parts);
+    const stream_span mine =
+        by_samples ? stream_share(pairs, part, parts) : (stream_span){0, pairs};
+    const stream_span rows =
+        by_samples ? (stream_span){0, p->rows} : stream_share(p->rows, part, parts);
     const int64_t end = SONDE_MIN(2 * mine.end, blocks), step = batch_blocks(p->depth);
 
     for (int64_t first = 2 * mine.begin; first < end; first += step) {
@@ -251,11 +236,11 @@ static void run_product(const product *p, int part, int parts)
         const float *const b = lanes_of(p, first, last);
 
         if (wide > first * 16) {
-            run_batch(p, (span){first * 16, wide}, b, rows);
+            run_batch(p, (stream_span){first * 16, wide}, b, rows);
         }
         if (wide < last * 16) { /* one block over */
-            run_batch(p, (span){wide, last * 16}, b + (wide / 16 - first) * p->depth * 16,
-                      rows);
+            run_batch(p, (stream_span){wide, last * 16},
+                      b + (wide / 16 - first) * p->depth * 16, rows);
         }
     }
 }
@@ -272,8 +257,8 @@ static size_t linear_scratch_part(const sonde__op_call *call)
     const int64_t blocks = (call->in[0].shape.dim[0] + 15) / 16;
     const int64_t depth = call->in[1].shape.dim[1];
 
-    return rounded((size_t)(SONDE_MIN(blocks, batch_blocks(depth)) * depth * 16) *
-                   sizeof(float));
+    return lanes_aligned((size_t)(SONDE_MIN(blocks, batch_blocks(depth)) * depth * 16) *
+                         sizeof(float));
 }
 
 static size_t linear_scratch(const sonde__op_call *call, int parts)
@@ -281,43 +266,31 @@ static size_t linear_scratch(const sonde__op_call *call, int parts)
     return linear_scratch_part(call) * (size_t)parts;
 }
 
-static product linear_product(const sonde__op_call *call, int part)
+/* Of a layer, and of one whose ReLU follows: out[0] is then what goes into it. */
+static void linear_run(const sonde__op_call *call, int part, int parts)
 {
-    const int64_t samples = call->in[0].shape.dim[0];
     const int64_t outputs = call->in[1].shape.dim[0], inputs = call->in[1].shape.dim[1];
+    const bool relu = call->out_count > 1;
     const product p = {
         .tiles = &forward_tiles,
         .a = call->in[1].data,
         .a_row = inputs,
         .a_depth = 1,
-        .b = {call->in[0].data, samples, inputs, call->in[0].layout},
-        .bias = in_data(call, 2),
-        .samples = samples,
+        .b = {call->in[0].data, call->in[0].shape.dim[0], inputs, call->in[0].layout},
+        .c = call->out[relu ? 1 : 0].data,
+        .pre = relu ? call->out[0].data : NULL,
+        .bias = lanes_in(call, 2),
+        .relu = relu,
+        .samples = call->in[0].shape.dim[0],
         .rows = outputs,
         .depth = inputs,
         .scratch = scratch_at(call, linear_scratch_part(call), part),
     };
 
-    return p;
-}
-
-static void linear_run(const sonde__op_call *call, int part, int parts)
-{
-    product p = linear_product(call, part);
-
-    p.c = call->out[0].data;
     run_product(&p, part, parts);
-}
-
-static void linear_relu_run(const sonde__op_call *call, int part, int parts)
-{
-    product p = linear_product(call, part);
-
-    p.c = call->out[1].data;
-    p.pre = call->out[0].data;
-    p.relu = true;
-    run_product(&p, part, parts);
-    relu_vitals_run(call, parts);
+    if (relu) {
+        relu_vitals_run(call, parts);
+    }
 }
 
 static void grad_input_run(const sonde__op_call *call, int part, int parts)
@@ -341,51 +314,15 @@ static void grad_input_run(const sonde__op_call *call, int part, int parts)
 
 /* --- kernels ------------------------------------------------------------------------ */
 
-const sonde__op_kernel ISA(sonde__kernel_linear) = {
-    .name = "lanes",
-    .accepts = all_f32,
-    .in = {SONDE__LANES},
-    .out = {SONDE__LANES, SONDE__LANES},
-    .parts = product_parts,
-    .run = linear_run,
-};
-const sonde__op_kernel ISA(sonde__kernel_linear_plain) = {
-    .name = "lanes, x plain",
-    .accepts = all_f32,
-    .in = {SONDE__PLAIN},
-    .out = {SONDE__LANES, SONDE__LANES},
-    .scratch = linear_scratch,
-    .parts = product_parts,
-    .run = linear_run,
-};
-const sonde__op_kernel ISA(sonde__kernel_linear_relu) = {
-    .name = "lanes",
-    .accepts = all_f32,
-    .in = {SONDE__LANES},
-    .out = {SONDE__LANES, SONDE__LANES},
-    .parts = product_parts,
-    .vitals_out = 1U << 0 | 1U << 1,
-    .vitals_kept = 1U << 0,
-    .run = linear_relu_run,
-    .finish = relu_vitals_finish,
-};
-const sonde__op_kernel ISA(sonde__kernel_linear_relu_plain) = {
-    .name = "lanes, x plain",
-    .accepts = all_f32,
-    .in = {SONDE__PLAIN},
-    .out = {SONDE__LANES, SONDE__LANES},
-    .scratch = linear_scratch,
-    .parts = product_parts,
-    .vitals_out = 1U << 0 | 1U << 1,
-    .vitals_kept = 1U << 0,
-    .run = linear_relu_run,
-    .finish = relu_vitals_finish,
-};
-const sonde__op_kernel ISA(sonde__kernel_linear_grad_input) = {
-    .name = "lanes",
-    .accepts = all_f32,
-    .in = {SONDE__LANES},
-    .out = {SONDE__LANES},
-    .parts = product_parts,
-    .run = grad_input_run,
-};
+#define LINEAR(suffix, text, layout, needs)                                              \
+    SONDE__ISA_KERNEL(linear##suffix, text, stream_f32, (layout), (SONDE__LANES),        \
+                      linear_run, .scratch = needs, .parts = product_parts)              \
+    SONDE__ISA_KERNEL(linear_relu##suffix, text, stream_f32, (layout),                   \
+                      (SONDE__LANES, SONDE__LANES), linear_run, .scratch = needs,        \
+                      .parts = product_parts, .vitals_out = 1U << 0 | 1U << 1,           \
+                      .vitals_kept = 1U << 0, .finish = relu_vitals_finish)
+
+LINEAR(, "lanes", SONDE__LANES, NULL)
+LINEAR(_plain, "lanes, x plain", SONDE__PLAIN, linear_scratch)
+SONDE__ISA_KERNEL(linear_grad_input, "lanes", stream_f32, (SONDE__LANES), (SONDE__LANES),
+                  grad_input_run, .parts = product_parts)

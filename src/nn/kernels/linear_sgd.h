@@ -62,7 +62,7 @@ static int64_t update_floats(const sonde__op_call *call)
 
 static size_t update_scratch_part(const sonde__op_call *call)
 {
-    return rounded(
+    return lanes_aligned(
         (size_t)(update_floats(call) + weight_scratch_floats(&call->in[UPDATE_X].shape)) *
         sizeof(float));
 }
@@ -85,7 +85,7 @@ static size_t update_scratch(const sonde__op_call *call, int parts)
     const row_groups groups = row_groups_of(call->in[UPDATE_W].shape.dim[0], WIDE_ROWS);
 
     return update_scratch_parts(call, parts) +
-           rounded((size_t)groups.count * sizeof(group_sums));
+           lanes_aligned((size_t)groups.count * sizeof(group_sums));
 }
 
 static int update_parts(const sonde__op_call *call, int max)
@@ -115,11 +115,11 @@ static update update_of(const sonde__op_call *call, int parts, uint8_t *bad)
     const int64_t count = sonde__op_shape_count(&call->in[UPDATE_W].shape);
     update u = {
         .arrays = {.w = call->in[UPDATE_W].data,
-                   .v = in_data(call, UPDATE_V),
+                   .v = lanes_in(call, UPDATE_V),
                    .w_out = call->out[0].data,
                    .v_out = call->out[2].data,
                    .bad = bad},
-        .wanted = {call->out_vitals[0], call->out_vitals[1], call->out_vitals[2],
+        .wanted = {{call->out_vitals[0], call->out_vitals[1], call->out_vitals[2]},
                    sonde__op_wants_norms(call, 1U << 0 | 1U << 1 | 1U << 2)},
         .whole = call->out[1].data,
         .slots = (float *)call->scratch + sgd_signs_bytes(count) / sizeof(float),
@@ -144,10 +144,10 @@ static float *slot_of(const update *u, int64_t block, bool *shared)
     const int64_t first = block * SONDE__VITALS_BLOCK;
     int part = 0;
 
-    while (part_of(u->rows, part, u->parts).end * u->cols <= first) {
+    while (stream_share(u->rows, part, u->parts).end * u->cols <= first) {
         part++;
     }
-    *shared = part_of(u->rows, part, u->parts).end * u->cols <
+    *shared = stream_share(u->rows, part, u->parts).end * u->cols <
               SONDE_MIN(first + SONDE__VITALS_BLOCK, u->count);
     return u->slots + (int64_t)part * SONDE__VITALS_BLOCK;
 }
@@ -168,7 +168,7 @@ static void update_blocks(const update *u, const float *g, int64_t source, int64
 
             if (u->again) {
                 sgd_vitals_init(&into);
-                take_block(into.g, moved.g, n, into.norms);
+                take_block(into.streams[SGD_G], moved.g, n, into.norms);
             } else {
                 sgd_block(&u->rule, &moved, n, &into);
             }
@@ -192,22 +192,25 @@ static void finish_blocks(const update *u)
         const float *const g = slot_of(u, block, &shared);
 
         if (shared) {
+            sgd_arrays made = sgd_advanced(&u->arrays, start);
+
+            made.g = g;
             sgd_vitals_init(&into);
-            take_block(into.g, g, n, into.norms);
-            take_block(into.w, u->arrays.w_out + start, n, into.norms);
-            take_block(into.v, u->arrays.v_out == NULL ? NULL : u->arrays.v_out + start,
-                       n, into.norms);
+            for (int k = 0; k < SGD_STREAMS; k++) {
+                take_block(into.streams[k], sgd_stream(&made, k), n, into.norms);
+            }
         }
     }
     sgd_signs_merge(&u->wanted, &u->signs, u->count);
 }
 
 /* Chunks of rows to memory, each followed by its update. */
-static void update_chunks(const update *u, const weight_product *p, const span mine,
-                          int64_t most, float *buffer, int64_t room)
+static void update_chunks(const update *u, const weight_product *p,
+                          const stream_span mine, int64_t most, float *buffer,
+                          int64_t room)
 {
     const row_groups chunks = row_groups_of(mine.end - mine.begin, most);
-    const bool watched = sgd_any_wanted(&u->wanted);
+    const bool watched = sgd_seen(&u->wanted) != 0;
     int64_t done = mine.begin * p->cols;
     float *left = buffer; /* dw of element `done` */
 
@@ -215,8 +218,8 @@ static void update_chunks(const update *u, const weight_product *p, const span m
         prepare_panels(p);
     }
     for (int64_t i = 0; i < chunks.count; i++) {
-        const span rows = {mine.begin + row_group_start(&chunks, i),
-                           mine.begin + row_group_start(&chunks, i + 1)};
+        const stream_span rows = {mine.begin + row_group_start(&chunks, i),
+                                  mine.begin + row_group_start(&chunks, i + 1)};
         const int64_t start = rows.begin * p->cols, end = rows.end * p->cols;
         const int64_t blocks = end / SONDE__VITALS_BLOCK * SONDE__VITALS_BLOCK;
         const int64_t limit =
@@ -254,7 +257,7 @@ static void grad_weight_sgd_again(const sonde__op_call *call)
     float *const buffer = update_buffer(&u, call, 0);
     const weight_product p = weight_product_of(&call->in[UPDATE_DY], &call->in[UPDATE_X],
                                                buffer + update_floats(call));
-    const span all = {0, u.rows};
+    const stream_span all = {0, u.rows};
 
     u.again = true;
     update_chunks(&u, &p, all, update_rows(&call->in[UPDATE_X].shape), buffer,
@@ -267,8 +270,8 @@ static void grad_weight_sgd_again(const sonde__op_call *call)
 /* Whether tiles of dw update w and v, and take what is wanted, out of registers. */
 static bool runs_in_tiles(const update *u, int64_t samples)
 {
-    const bool can = !sgd_any_wanted(&u->wanted) ||
-                     (VF_WIDTH == 16 && u->wanted.norms && u->wanted.v == NULL);
+    const bool can = sgd_seen(&u->wanted) == 0 || (VF_WIDTH == 16 && u->wanted.norms &&
+                                                   u->wanted.streams[SGD_V] == NULL);
 
     return can && u->whole == NULL && samples <= SAMPLE_CHUNK &&
            sgd_case_of(&u->rule) == SGD_MOMENTUM;
@@ -297,8 +300,8 @@ static void groups_in_tiles(const update *u, const weight_product *all, int64_t 
 {
     tile_norms norms[NORMS_GROUPS];
     weight_product p = *all;
-    const span rows = {row_group_start(&u->groups, first),
-                       row_group_start(&u->groups, first + count)};
+    const stream_span rows = {row_group_start(&u->groups, first),
+                              row_group_start(&u->groups, first + count)};
     tile t = {.a_stride = p.rows * 16,
               .c_stride = p.cols,
               .ahead_stride = p.cols,
@@ -332,7 +335,7 @@ static void groups_in_tiles(const update *u, const weight_product *all, int64_t 
 /* A part's groups of rows. A sum of numbers that are not finite is not finite. */
 static void norms_in_tiles(const update *u, const weight_product *p, int part)
 {
-    const span mine = part_of(u->groups.count, part, u->parts);
+    const stream_span mine = stream_share(u->groups.count, part, u->parts);
     /* as many rows as a part takes at a time where nothing is wanted */
     const int64_t rows = p->all ? 2 * WIDE_ROWS : chunk_rows(p->samples);
     const int64_t most = SONDE_MIN(rows / WIDE_ROWS, (int64_t)NORMS_GROUPS);
@@ -358,22 +361,22 @@ static void finish_tiles(const sonde__op_call *call, const update *u)
     for (int64_t i = 0; i < u->groups.count; i++) {
         plain = plain && sonde__norms_is_plain(&u->sums[i].g);
     }
-    if (u->wanted.g != NULL && !plain) {
+    if (u->wanted.streams[SGD_G] != NULL && !plain) {
         grad_weight_sgd_again(call); /* which leaves nothing else of what is wanted */
     } else {
-        init_signs(u->wanted.g, true);
+        init_signs(u->wanted.streams[SGD_G], true);
     }
-    init_signs(u->wanted.w, true);
+    init_signs(u->wanted.streams[SGD_W], true);
     for (int64_t i = 0; i < u->groups.count; i++) {
         const int64_t first = row_group_start(&u->groups, i) * u->cols;
         const int64_t n = row_group_start(&u->groups, i + 1) * u->cols - first;
 
-        if (u->wanted.g != NULL && plain) {
-            sonde__norms_take(u->wanted.g, &u->sums[i].g, NULL, (size_t)n);
+        if (u->wanted.streams[SGD_G] != NULL && plain) {
+            sonde__norms_take(u->wanted.streams[SGD_G], &u->sums[i].g, NULL, (size_t)n);
         }
-        if (u->wanted.w != NULL) {
-            sonde__norms_take(u->wanted.w, &u->sums[i].w, u->arrays.w_out + first,
-                              (size_t)n);
+        if (u->wanted.streams[SGD_W] != NULL) {
+            sonde__norms_take(u->wanted.streams[SGD_W], &u->sums[i].w,
+                              u->arrays.w_out + first, (size_t)n);
         }
     }
 }
@@ -398,8 +401,8 @@ static void grad_weight_sgd_run(const sonde__op_call *call, int part, int parts)
     float *const buffer = update_buffer(&u, call, part);
     weight_product p = weight_product_of(&call->in[UPDATE_DY], &call->in[UPDATE_X],
                                          buffer + update_floats(call));
-    const span mine = part_of(u.rows, part, parts);
-    const bool watched = sgd_any_wanted(&u.wanted);
+    const stream_span mine = stream_share(u.rows, part, parts);
+    const bool watched = sgd_seen(&u.wanted) != 0;
 
     if (!runs_in_tiles(&u, p.samples)) {
         update_chunks(&u, &p, mine, update_rows(&call->in[UPDATE_X].shape), buffer,

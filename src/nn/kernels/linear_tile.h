@@ -21,8 +21,8 @@
 #define SONDE_NN_KERNELS_LINEAR_TILE_H
 
 #include "base/macros.h"
+#include "nn/kernels/lanes.h"
 #include "nn/kernels/sgd_update.h"
-#include "nn/kernels/vec.h"
 
 #include <stddef.h>
 
@@ -75,6 +75,21 @@ typedef void (*tile_fn)(const tile *t, const float *a, const float *b, float *c,
  * than there are. */
 #define TILE_POINTER(p) __asm__("" : "+r"(p))
 
+/* A vector of a row of which `cols` columns exist: none, some, all or more. */
+VEC_INLINE void tile_store_some(float *p, vf a, int cols)
+{
+    if (cols >= VF_WIDTH) {
+        vf_store(p, a);
+    } else {
+        vf_store_n(p, a, cols < 0 ? 0 : cols);
+    }
+}
+
+VEC_INLINE vf tile_load_some(const float *p, int cols)
+{
+    return cols >= VF_WIDTH ? vf_load(p) : vf_load_n(p, cols < 0 ? 0 : cols);
+}
+
 /* acc[r] += w * b for one broadcast w. */
 VEC_INLINE void tile_step(const int vecs, float w, const vf b[2], vf acc[2])
 {
@@ -92,18 +107,30 @@ VEC_INLINE void tile_load_b(const int vecs, const float *b, ptrdiff_t second, vf
     out[1] = vecs == 2 ? vf_load(b + second) : out[0];
 }
 
-/* --- one function per number of rows ------------------------------------------------ */
+/* acc starts at 0, at the bias of each row, or at C: vector v of row r is at c + r * stride + v *
+ * second. whole: all columns of a tile exist. */
+VEC_INLINE void tile_init(const int rows, const int vecs, const bool whole, const tile *t,
+                          const float *c, ptrdiff_t stride, ptrdiff_t second, int64_t row,
+                          vf acc[MAX_TILE_ROWS][2])
+{
+    VEC_TILE (r, rows, v, vecs) {
+        acc[r][v] = (vf){0};
+    }
+    if (t->resume) {
+        VEC_TILE (r, rows, v, vecs) {
+            const float *const from = c + r * stride + v * second;
 
-#define TILE_ROWS_6(F, family)                                                           \
-    F(family, 1) F(family, 2) F(family, 3) F(family, 4) F(family, 5) F(family, 6)
-#define TILE_ROWS_12(F, family)                                                          \
-    TILE_ROWS_6(F, family)                                                               \
-    F(family, 7) F(family, 8) F(family, 9) F(family, 10) F(family, 11) F(family, 12)
-#define TILE_ROWS_20(F, family)                                                          \
-    TILE_ROWS_12(F, family)                                                              \
-    F(family, 13)                                                                        \
-    F(family, 14)                                                                        \
-    F(family, 15) F(family, 16) F(family, 17) F(family, 18) F(family, 19) F(family, 20)
+            acc[r][v] =
+                whole ? vf_load(from) : tile_load_some(from, t->cols - v * VF_WIDTH);
+        }
+    } else if (whole && t->bias != NULL) {
+        VEC_TILE (r, rows, v, vecs) {
+            acc[r][v] = vf_set1(t->bias[row + r]);
+        }
+    }
+}
+
+/* --- one function per number of rows ------------------------------------------------ */
 
 #define TILE_FUNCTION(name, family, rows, vecs)                                          \
     static void name(const tile *t, const float *a, const float *b, float *c,            \
@@ -124,16 +151,16 @@ typedef struct tile_family {
 /* Defines NAME_tiles from NAME_tile. */
 #if VF_WIDTH == 16
 #define DEFINE_TILES(family)                                                             \
-    TILE_ROWS_12(TILE_WIDE, family)                                                      \
-    TILE_ROWS_20(TILE_NARROW, family)                                                    \
+    VEC_UP_TO_12(TILE_WIDE, family)                                                      \
+    VEC_UP_TO_20(TILE_NARROW, family)                                                    \
     static const tile_family family##_tiles = {                                          \
-        {NULL, TILE_ROWS_12(TILE_LIST_WIDE, family)},                                    \
-        {NULL, TILE_ROWS_20(TILE_LIST_NARROW, family)}};
+        {NULL, VEC_UP_TO_12(TILE_LIST_WIDE, family)},                                    \
+        {NULL, VEC_UP_TO_20(TILE_LIST_NARROW, family)}};
 #else
 #define DEFINE_TILES(family)                                                             \
-    TILE_ROWS_6(TILE_WIDE, family)                                                       \
+    VEC_UP_TO_6(TILE_WIDE, family)                                                       \
     static const tile_family family##_tiles = {                                          \
-        {NULL, TILE_ROWS_6(TILE_LIST_WIDE, family)}, {NULL}};
+        {NULL, VEC_UP_TO_6(TILE_LIST_WIDE, family)}, {NULL}};
 #endif
 
 /* --- cutting rows into tiles -------------------------------------------------------- */
@@ -165,36 +192,11 @@ enum {
     GRAIN_BYTES = 256 * 1024
 };
 
-typedef struct span {
-    int64_t begin, end;
-} span;
-
-/* Part `part` of `parts` of count things. */
-static inline span part_of(int64_t count, int part, int parts)
-{
-    return (span){count * part / parts, count * (part + 1) / parts};
-}
-
 static inline int worth(int64_t cost, int64_t grain, int max)
 {
     const int64_t parts = cost / grain;
 
     return parts < 1 ? 1 : parts < max ? (int)parts : max;
-}
-
-static inline size_t rounded(size_t bytes)
-{
-    return (bytes + 63) / 64 * 64;
-}
-
-static inline const float *in_data(const sonde__op_call *call, int i)
-{
-    return i < call->in_count ? call->in[i].data : NULL;
-}
-
-static inline bool all_f32(const sonde__op_call *call)
-{
-    return call->in[0].shape.dtype == SONDE_F32;
 }
 
 static float *scratch_at(const sonde__op_call *call, size_t bytes, int part)

@@ -1,5 +1,6 @@
 /*
- * linear_weight_kernels.c - gradients of a linear layer's weight and bias in LANES.
+ * linear_weight_kernels.c - gradients of a linear layer's weight and bias in LANES; an update by
+ * SGD may consume that of the weight in registers.
  *
  * One panel of x and a chunk of rows of dw at a time, so that operands read repeatedly
  * stay in cache. Threads get rows of dw, the same ones as in a forward op that divides
@@ -7,8 +8,8 @@
  */
 #include "base/isa.h"
 #include "nn/kernels/fast.h"
-#include "nn/kernels/linear_weight_tile.h"
-#include "nn/kernels/reorder_tile.h"
+#include "nn/kernels/linear_tile.h"
+#include "nn/kernels/lanes.h"
 
 #include <math.h>
 #include <string.h>
@@ -18,6 +19,143 @@ enum {
     SAMPLE_CHUNK = 2048,        /* terms of a sum in one pass over a tile */
     PANELS_FLOATS = 128 * 1024, /* of x that stay in L2 whole: 512 KB */
 };
+
+/* --- weight: A (row, n) at a[n / 16 * a_stride + 16 * row + n % 16] ----------------- */
+
+VEC_INLINE void weight_block(const int rows, const int vecs, const float *a,
+                             const float *b, int64_t samples, vf acc[MAX_TILE_ROWS][2])
+{
+    for (int64_t n = 0; n < samples; n++) {
+        vf x[2];
+
+        tile_load_b(vecs, b, VF_WIDTH, x);
+        VEC_EACH (r, rows) {
+            tile_step(vecs, a[16 * r], x, acc[r]);
+        }
+        a += 1;
+        b += 32;
+        TILE_POINTER(a);
+        TILE_POINTER(b);
+    }
+}
+
+/* Prefetches the update's operands while the sum is computed. */
+VEC_INLINE void weight_prefetch(const int rows, const int vecs, const tile *t,
+                                ptrdiff_t offset)
+{
+    VEC_EACH (r, rows) {
+        VEC_UNROLL
+        for (int v = 0; v < vecs; v += 16 / VF_WIDTH) {
+            __builtin_prefetch(t->update->w + offset + r * t->c_stride + v * VF_WIDTH, 1);
+            __builtin_prefetch(t->update->v + offset + r * t->c_stride + v * VF_WIDTH, 1);
+        }
+    }
+}
+
+/* Whether C holds NaN or infinities. Columns beyond its last are sums of products with
+ * 0: they are bad only where others are. */
+VEC_INLINE bool weight_is_bad(const int rows, const int vecs, vf acc[MAX_TILE_ROWS][2])
+{
+    vf seen = {0};
+
+    VEC_TILE (r, rows, v, vecs) {
+        seen = vf_see_bad(seen, acc[r][v]);
+    }
+    return vf_any(seen);
+}
+
+/* Row r of C is consumed by SGD with momentum. Returns the new weights. */
+VEC_INLINE void weight_update_row(const int vecs, const tile *t, const sgd_rule *rule,
+                                  const sgd_arrays *arrays, ptrdiff_t i, const vf acc[2],
+                                  vf w[2])
+{
+    VEC_EACH (v, vecs) {
+        const ptrdiff_t k = i + v * VF_WIDTH;
+        const int cols = t->cols - v * VF_WIDTH;
+        vf speed = tile_load_some(arrays->v + k, cols);
+
+        w[v] = sgd_apply(SGD_MOMENTUM, rule, tile_load_some(arrays->w + k, cols), acc[v],
+                         &speed);
+        tile_store_some(arrays->w_out + k, w[v], cols);
+        tile_store_some(arrays->v_out + k, speed, cols);
+    }
+}
+
+/* C is consumed by SGD with momentum while it is in registers. Columns beyond its last are 0. */
+VEC_INLINE void weight_update(const int rows, const int vecs, const tile *t,
+                              ptrdiff_t offset, vf acc[MAX_TILE_ROWS][2])
+{
+    const sgd_arrays arrays = *t->update;
+    const sgd_rule rule = *t->rule;
+    vf w[2];
+
+    if (arrays.bad != NULL && weight_is_bad(rows, vecs, acc)) {
+        *arrays.bad = 1;
+    }
+#if VF_WIDTH == 16
+    if (t->norms != NULL) {
+        sonde__nacc g_sums = t->norms->g, w_sums = t->norms->w;
+
+        VEC_TILE (r, rows, v, vecs) {
+            sonde__nacc_add(&g_sums, v, (__m512)acc[r][v]);
+        }
+        t->norms->g = g_sums;
+        VEC_EACH (r, rows) {
+            weight_update_row(vecs, t, &rule, &arrays, offset + r * t->c_stride, acc[r],
+                              w);
+            VEC_EACH (v, vecs) {
+                sonde__nacc_add(&w_sums, v, (__m512)w[v]);
+            }
+        }
+        t->norms->w = w_sums;
+        return;
+    }
+#endif
+    VEC_EACH (r, rows) {
+        weight_update_row(vecs, t, &rule, &arrays, offset + r * t->c_stride, acc[r], w);
+    }
+}
+
+VEC_INLINE void weight_tile(const int rows, const int vecs, const tile *t, const float *a,
+                            const float *b, float *c, int64_t row)
+{
+    vf acc[MAX_TILE_ROWS][2];
+    const float *ahead = t->ahead;
+    int64_t left = t->depth;
+
+    tile_init(rows, vecs, false, t, c, t->c_stride, VF_WIDTH, row, acc);
+    if (t->update != NULL) {
+        weight_prefetch(rows, vecs, t, c - t->c_origin);
+    }
+    for (; left >= 16; left -= 16) {
+        VEC_EACH (r, rows) { /* the next block lies far off */
+            __builtin_prefetch(a + t->a_stride + 16 * r);
+        }
+        if (ahead != NULL) {
+            __builtin_prefetch(ahead, 0, 2);
+            __builtin_prefetch(ahead + 16, 0, 2);
+            __builtin_prefetch(ahead + t->ahead_stride, 0, 2);
+            __builtin_prefetch(ahead + t->ahead_stride + 16, 0, 2);
+            ahead += 2 * t->ahead_stride;
+        }
+        weight_block(rows, vecs, a, b, 16, acc);
+        a += t->a_stride;
+        b += 16 * 32;
+    }
+    weight_block(rows, vecs, a, b, left, acc);
+    if (t->update != NULL) {
+        weight_update(rows, vecs, t, c - t->c_origin, acc);
+        return;
+    }
+    VEC_TILE (r, rows, v, vecs) {
+        tile_store_some(c + r * t->c_stride + v * VF_WIDTH, acc[r][v],
+                        t->cols - v * VF_WIDTH);
+    }
+}
+
+DEFINE_TILES(weight)
+
+/* --- products ------------------------------------------------------------------------ */
 
 /* dw (rows, cols) = dy^T x */
 typedef struct weight_product {
@@ -126,8 +264,8 @@ static tile_norms *tile_norms_at(tile_norms *norms, int64_t group)
 /* One panel of the rows: c is where element (rows.begin, 0) of dw goes. The next panel's
  * part of a plain x is fetched meanwhile: its rows are too far apart for the processor to
  * guess. */
-static void weight_panel(const weight_product *p, tile *t, const span rows, int64_t n,
-                         int64_t k, const float *panel, float *c)
+static void weight_panel(const weight_product *p, tile *t, const stream_span rows,
+                         int64_t n, int64_t k, const float *panel, float *c)
 {
     const int64_t width = SONDE_MIN(p->cols - k, 32);
     const bool far = p->x.layout == SONDE__PLAIN && !p->all && k + 32 < p->cols;
@@ -161,7 +299,7 @@ static void weight_panel(const weight_product *p, tile *t, const span rows, int6
 }
 
 /* Rows of dw, to c and after it. */
-static void weight_rows(const weight_product *p, const span rows, float *c)
+static void weight_rows(const weight_product *p, const stream_span rows, float *c)
 {
     tile t = {.a_stride = p->rows * 16,
               .c_stride = p->cols,
@@ -188,7 +326,8 @@ static int64_t chunk_rows(int64_t samples)
 
 static size_t grad_weight_scratch_part(const sonde__op_call *call)
 {
-    return rounded((size_t)weight_scratch_floats(&call->in[1].shape) * sizeof(float));
+    return lanes_aligned((size_t)weight_scratch_floats(&call->in[1].shape) *
+                         sizeof(float));
 }
 
 static size_t grad_weight_scratch(const sonde__op_call *call, int parts)
@@ -197,7 +336,7 @@ static size_t grad_weight_scratch(const sonde__op_call *call, int parts)
 }
 
 /* Rows of dw in chunks of at most `most`; element (0, 0) goes to c. */
-static void weight_chunks(const weight_product *p, const span mine, int64_t most,
+static void weight_chunks(const weight_product *p, const stream_span mine, int64_t most,
                           float *c)
 {
     const row_groups chunks = row_groups_of(mine.end - mine.begin, most);
@@ -206,8 +345,8 @@ static void weight_chunks(const weight_product *p, const span mine, int64_t most
         prepare_panels(p);
     }
     for (int64_t i = 0; i < chunks.count; i++) {
-        const span rows = {mine.begin + row_group_start(&chunks, i),
-                           mine.begin + row_group_start(&chunks, i + 1)};
+        const stream_span rows = {mine.begin + row_group_start(&chunks, i),
+                                  mine.begin + row_group_start(&chunks, i + 1)};
 
         weight_rows(p, rows, c + rows.begin * p->cols);
     }
@@ -219,7 +358,7 @@ static void grad_weight_run(const sonde__op_call *call, int part, int parts)
         weight_product_of(&call->in[0], &call->in[1],
                           scratch_at(call, grad_weight_scratch_part(call), part));
 
-    weight_chunks(&p, part_of(p.rows, part, parts), chunk_rows(p.samples),
+    weight_chunks(&p, stream_share(p.rows, part, parts), chunk_rows(p.samples),
                   call->out[0].data);
 }
 
@@ -263,7 +402,7 @@ static void channel_sum_run(const sonde__op_call *call, int part, int parts)
     const float *const dy = call->in[0].data;
     float *const out = call->out[0].data;
     const int64_t samples = call->in[0].shape.dim[0], channels = call->in[0].shape.dim[1];
-    const span mine = part_of((channels + 15) / 16, part, parts);
+    const stream_span mine = stream_share((channels + 15) / 16, part, parts);
 
     for (int64_t group = mine.begin; group < mine.end; group++) {
         const int count = (int)SONDE_MIN(channels - group * 16, 16);
@@ -282,7 +421,7 @@ static int channel_sum_parts(const sonde__op_call *call, int max)
 
 static bool accepts_matrix(const sonde__op_call *call)
 {
-    return all_f32(call) && call->in[0].shape.rank == 2;
+    return stream_f32(call) && call->in[0].shape.rank == 2;
 }
 
 #include "nn/kernels/linear_sgd.h"
@@ -290,33 +429,18 @@ static bool accepts_matrix(const sonde__op_call *call)
 /* --- kernels ------------------------------------------------------------------------ */
 
 #define GRAD_WEIGHT(suffix, text, layout)                                                \
-    const sonde__op_kernel ISA(sonde__kernel_linear_grad_weight##suffix) = {             \
-        .name = text,                                                                    \
-        .accepts = all_f32,                                                              \
-        .in = {SONDE__LANES, layout},                                                    \
-        .scratch = layout == SONDE__PANELS ? NULL : grad_weight_scratch,                 \
-        .parts = grad_weight_parts,                                                      \
-        .run = grad_weight_run,                                                          \
-    };                                                                                   \
-    const sonde__op_kernel ISA(sonde__kernel_linear_grad_weight_sgd##suffix) = {         \
-        .name = text,                                                                    \
-        .accepts = all_f32,                                                              \
-        .in = {SONDE__PLAIN, SONDE__LANES, layout},                                      \
-        .scratch = update_scratch,                                                       \
-        .parts = update_parts,                                                           \
-        .vitals_out = 1U << 0 | 1U << 1 | 1U << 2,                                       \
-        .finish = grad_weight_sgd_finish,                                                \
-        .again = grad_weight_sgd_again,                                                  \
-        .run = grad_weight_sgd_run,                                                      \
-    };
+    SONDE__ISA_KERNEL(linear_grad_weight##suffix, text, stream_f32,                      \
+                      (SONDE__LANES, layout), (SONDE__PLAIN), grad_weight_run,           \
+                      .scratch = layout == SONDE__PANELS ? NULL : grad_weight_scratch,   \
+                      .parts = grad_weight_parts)                                        \
+    SONDE__ISA_KERNEL(linear_grad_weight_sgd##suffix, text, stream_f32,                  \
+                      (SONDE__PLAIN, SONDE__LANES, layout), (SONDE__PLAIN),              \
+                      grad_weight_sgd_run, .scratch = update_scratch,                    \
+                      .parts = update_parts, .vitals_out = 7U,                           \
+                      .finish = grad_weight_sgd_finish, .again = grad_weight_sgd_again)
 GRAD_WEIGHT(_panels, "lanes, x panels", SONDE__PANELS)
 GRAD_WEIGHT(, "lanes", SONDE__LANES)
 GRAD_WEIGHT(_plain, "lanes, x plain", SONDE__PLAIN)
 
-const sonde__op_kernel ISA(sonde__kernel_linear_channel_sum) = {
-    .name = "lanes",
-    .accepts = accepts_matrix,
-    .in = {SONDE__LANES},
-    .parts = channel_sum_parts,
-    .run = channel_sum_run,
-};
+SONDE__ISA_KERNEL(linear_channel_sum, "lanes", accepts_matrix, (SONDE__LANES),
+                  (SONDE__PLAIN), channel_sum_run, .parts = channel_sum_parts)

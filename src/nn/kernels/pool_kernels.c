@@ -58,6 +58,17 @@ typedef struct pool_window {
     int64_t first[2], last[2];
 } pool_window;
 
+/* Of the pool, and of its gradient. */
+static pool_geometry pool_geometry_at(const sonde__op_call *call)
+{
+    return pool_geometry_of(&call->in[0].shape, &call->out[0].shape, call->attrs);
+}
+
+static pool_geometry grad_geometry(const sonde__op_call *call)
+{
+    return pool_geometry_of(&call->out[0].shape, &call->in[0].shape, call->attrs);
+}
+
 static int pool_parts_of(const pool_geometry *g, int max)
 {
     const double elements = (double)(g->planes * g->oh * g->ow) * LANES;
@@ -128,8 +139,7 @@ static bool pool_accepts(const sonde__op_call *call)
 
 static int pool_parts(const sonde__op_call *call, int max)
 {
-    const pool_geometry g =
-        pool_geometry_of(&call->in[0].shape, &call->out[0].shape, call->attrs);
+    const pool_geometry g = pool_geometry_at(call);
 
     return pool_parts_of(&g, max);
 }
@@ -137,8 +147,7 @@ static int pool_parts(const sonde__op_call *call, int max)
 /* A part is a range of planes. */
 static void pool_run(const sonde__op_call *call, int part, int parts)
 {
-    const pool_geometry g =
-        pool_geometry_of(&call->in[0].shape, &call->out[0].shape, call->attrs);
+    const pool_geometry g = pool_geometry_at(call);
     int64_t first, last;
 
     lanes_split(g.planes, part, parts, &first, &last);
@@ -193,8 +202,7 @@ static bool grad_accepts(const sonde__op_call *call)
 
 static int grad_parts(const sonde__op_call *call, int max)
 {
-    const pool_geometry g =
-        pool_geometry_of(&call->out[0].shape, &call->in[0].shape, call->attrs);
+    const pool_geometry g = grad_geometry(call);
 
     return pool_parts_of(&g, max);
 }
@@ -202,8 +210,7 @@ static int grad_parts(const sonde__op_call *call, int max)
 /* A part is a range of planes. */
 static void grad_run(const sonde__op_call *call, int part, int parts)
 {
-    const pool_geometry g =
-        pool_geometry_of(&call->out[0].shape, &call->in[0].shape, call->attrs);
+    const pool_geometry g = grad_geometry(call);
     bool alone = true, tiled = true;
     int64_t first, last;
 
@@ -228,18 +235,7 @@ static void grad_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-const sonde__op_kernel ISA(sonde__kernel_max_pool2d) = {
-    .name = "lanes",
-    .accepts = pool_accepts,
-    .in = {SONDE__LANES},
-    .out = {SONDE__LANES, SONDE__LANES},
-    .parts = pool_parts,
-    .run = pool_run};
-
-const sonde__op_kernel ISA(sonde__kernel_max_pool2d_grad) = {
-    .name = "lanes",
-    .accepts = grad_accepts,
-    .in = {SONDE__LANES, SONDE__LANES},
-    .out = {SONDE__LANES},
-    .parts = grad_parts,
-    .run = grad_run};
+SONDE__ISA_KERNEL(max_pool2d, "lanes", pool_accepts, (SONDE__LANES),
+                  (SONDE__LANES, SONDE__LANES), pool_run, .parts = pool_parts)
+SONDE__ISA_KERNEL(max_pool2d_grad, "lanes", grad_accepts, (SONDE__LANES, SONDE__LANES),
+                  (SONDE__LANES), grad_run, .parts = grad_parts)

@@ -6,7 +6,7 @@
  */
 #include "base/isa.h"
 #include "nn/kernels/rows.h"
-#include "nn/kernels/vmath.h"
+#include "nn/kernels/vec.h"
 
 /* Numbers at x + i, at most VF_WIDTH of the count. */
 VEC_INLINE int rest_of(int64_t i, int64_t count)
@@ -238,14 +238,14 @@ VEC_INLINE vf vf_tanh(vf x)
     const vf near = vf_fma(x * square, p, x);
     const vi small = (vi)(square < vf_set1(0.0025F));
 
-    return vf_where(small, near, wide);
+    return vf_select(small, near, wide);
 }
 
 VEC_INLINE vf vf_erf(vf x)
 {
     const vf most = vf_set1(4.0F), least = vf_set1(-4.0F);
     const vf bounded =
-        vf_where((vi)(x > most), most, vf_where((vi)(x < least), least, x));
+        vf_select((vi)(x > most), most, vf_select((vi)(x < least), least, x));
     const vf s = bounded * bounded;
     vf p = vf_set1(-2.72614225801306e-10F), q = vf_set1(-1.45660718464996e-05F);
 
@@ -304,33 +304,18 @@ static void gelu_grad_row(const float *dy, const float *x, float *dx, bool by_ta
     }
 }
 
-static void exp_row(const float *x, float *y, int64_t count)
-{
-    for (int64_t i = 0; i < count; i += VF_WIDTH) {
-        store(y, i, count, vf_exp(load(x, i, count)));
+#define POINTWISE_ROW(name, function)                                                    \
+    static void name##_row(const float *x, float *y, int64_t count)                      \
+    {                                                                                    \
+        for (int64_t i = 0; i < count; i += VF_WIDTH) {                                  \
+            store(y, i, count, function(load(x, i, count)));                             \
+        }                                                                                \
     }
-}
 
-static void log_row(const float *x, float *y, int64_t count)
-{
-    for (int64_t i = 0; i < count; i += VF_WIDTH) {
-        store(y, i, count, vf_log(load(x, i, count)));
-    }
-}
-
-static void sigmoid_row(const float *x, float *y, int64_t count)
-{
-    for (int64_t i = 0; i < count; i += VF_WIDTH) {
-        store(y, i, count, vf_logistic(load(x, i, count)));
-    }
-}
-
-static void tanh_row(const float *x, float *y, int64_t count)
-{
-    for (int64_t i = 0; i < count; i += VF_WIDTH) {
-        store(y, i, count, vf_tanh(load(x, i, count)));
-    }
-}
+POINTWISE_ROW(exp, vf_exp)
+POINTWISE_ROW(log, vf_log)
+POINTWISE_ROW(sigmoid, vf_logistic)
+POINTWISE_ROW(tanh, vf_tanh)
 
 static void lstm_row(float *gates, const float *last, float *cell, float *h,
                      int64_t units)

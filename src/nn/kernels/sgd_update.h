@@ -33,11 +33,30 @@ typedef struct sgd_arrays {
     uint8_t *bad;
 } sgd_arrays;
 
+/* The streams whose vital signs are taken: new weights, gradient, new momentum. */
+enum { SGD_W, SGD_G, SGD_V, SGD_STREAMS };
+
 /* Whose vital signs are wanted; NULL: not. */
 typedef struct sgd_vitals {
-    sonde_vitals *w, *g, *v;
+    sonde_vitals *streams[SGD_STREAMS];
     bool norms; /* of all, only norms */
 } sgd_vitals;
+
+static inline const float *sgd_stream(const sgd_arrays *arrays, int stream)
+{
+    return stream == SGD_W ? arrays->w_out : stream == SGD_G ? arrays->g : arrays->v_out;
+}
+
+/* A bit for each stream that is wanted. */
+static inline unsigned sgd_seen(const sgd_vitals *wanted)
+{
+    unsigned see = 0;
+
+    for (int k = 0; k < SGD_STREAMS; k++) {
+        see |= wanted->streams[k] != NULL ? 1U << (unsigned)k : 0U;
+    }
+    return see;
+}
 
 static inline sgd_rule sgd_rule_of(const float *live, bool has_v)
 {
@@ -167,111 +186,10 @@ static inline sgd_arrays sgd_advanced(const sgd_arrays *arrays, int64_t by)
 
 static inline void sgd_vitals_init(const sgd_vitals *vitals)
 {
-    sonde_vitals *const each[] = {vitals->w, vitals->g, vitals->v};
-
-    for (int i = 0; i < 3; i++) {
-        init_signs(each[i], vitals->norms);
+    for (int k = 0; k < SGD_STREAMS; k++) {
+        init_signs(vitals->streams[k], vitals->norms);
     }
 }
-
-#if VF_WIDTH == 16
-enum { SEE_W = 1, SEE_G = 2, SEE_V = 4, SEEN_BEHIND = 8 * 16 };
-
-typedef struct sgd_accs {
-    sonde__vacc w, g, v;
-} sgd_accs;
-
-/* Adds vector i of what is asked for. */
-VEC_INLINE void sgd_look(const unsigned see, const sgd_arrays *arrays, int64_t i,
-                         sgd_accs *accs)
-{
-    if (see & SEE_W) {
-        sonde__vacc_add_at(&accs->w, arrays->w_out + i);
-    }
-    if (see & SEE_G) {
-        sonde__vacc_add_at(&accs->g, arrays->g + i);
-    }
-    if (see & SEE_V) {
-        sonde__vacc_add_at(&accs->v, arrays->v_out + i);
-    }
-}
-
-/* Vector i of an update by momentum. */
-VEC_INLINE void sgd_step(const sgd_rule *rule, const sgd_arrays *arrays, int64_t i)
-{
-    vf v = vf_load(arrays->v + i);
-    const vf w =
-        sgd_apply(SGD_MOMENTUM, rule, vf_load(arrays->w + i), vf_load(arrays->g + i), &v);
-
-    vf_store(arrays->v_out + i, v);
-    vf_store(arrays->w_out + i, w);
-}
-
-/* One block updated by momentum, its sums taken in the same loop: the update waits for
- * memory, the sums for arithmetic. They read what was stored a few vectors ago: taken
- * from registers, they would wait for the update as well, which costs a third more.
- * sums: of w, g and v. */
-VEC_INLINE void sgd_block_sums(const unsigned see, const sgd_rule *rule,
-                               const sgd_arrays *arrays, int64_t n,
-                               sonde__vitals_sums sums[3])
-{
-    const sgd_rule r = *rule;
-    const sgd_arrays copy = *arrays;
-    const int64_t whole = n / 16 * 16, lead = SONDE_MIN(whole, (int64_t)SEEN_BEHIND);
-    const sgd_arrays rest = sgd_advanced(&copy, whole);
-    sgd_accs accs;
-    int64_t i = 0;
-
-    sonde__vacc_init(&accs.w);
-    sonde__vacc_init(&accs.g);
-    sonde__vacc_init(&accs.v);
-    for (; i < lead; i += 16) {
-        sgd_step(&r, &copy, i);
-    }
-    for (; i < whole; i += 16) {
-        sgd_step(&r, &copy, i);
-        sgd_look(see, &copy, i - SEEN_BEHIND, &accs);
-    }
-    for (i = whole - lead; i < whole; i += 16) {
-        sgd_look(see, &copy, i, &accs);
-    }
-    sgd_loop(SGD_MOMENTUM, false, &r, &rest, n - whole);
-    if (see & SEE_W) {
-        sonde__vacc_tail(&accs.w, rest.w_out, (size_t)(n - whole));
-        sonde__vacc_close(&accs.w, &sums[0]);
-    }
-    if (see & SEE_G) {
-        sonde__vacc_tail(&accs.g, rest.g, (size_t)(n - whole));
-        sonde__vacc_close(&accs.g, &sums[1]);
-    }
-    if (see & SEE_V) {
-        sonde__vacc_tail(&accs.v, rest.v_out, (size_t)(n - whole));
-        sonde__vacc_close(&accs.v, &sums[2]);
-    }
-}
-
-/* A case for every combination that is asked for. */
-static void sgd_block_seen(unsigned see, const sgd_rule *rule, const sgd_arrays *block,
-                           int64_t n, sonde__vitals_sums sums[3])
-{
-#define SGD_CASE(seen)                                                                   \
-    case seen:                                                                           \
-        sgd_block_sums(seen, rule, block, n, sums);                                      \
-        return;
-    switch (see) {
-        SGD_CASE(SEE_W)
-        SGD_CASE(SEE_G)
-        SGD_CASE(SEE_V)
-        SGD_CASE(SEE_W | SEE_G)
-        SGD_CASE(SEE_W | SEE_V)
-        SGD_CASE(SEE_G | SEE_V)
-        SGD_CASE(SEE_W | SEE_G | SEE_V)
-    default:
-        return;
-    }
-#undef SGD_CASE
-}
-#endif
 
 /* Of a block in cache, where the update does not measure it in passing. */
 static inline void sgd_look_at(const float *g, int64_t n, uint8_t *bad)
@@ -288,17 +206,106 @@ static inline void sgd_look_at(const float *g, int64_t n, uint8_t *bad)
     }
 }
 
-/* --- norms ------------------------------------------------------------------------- */
+/* --- updates that measure in passing ------------------------------------------------ */
 
 #if VF_WIDTH == 16
-typedef struct sgd_naccs {
-    sonde__nacc w, g, v;
-} sgd_naccs;
+enum { SEE_W = 1 << SGD_W, SEE_G = 1 << SGD_G, SEE_V = 1 << SGD_V, SEEN_BEHIND = 8 * 16 };
+
+/* Vector i of an update by momentum. */
+VEC_INLINE void sgd_step(const sgd_rule *rule, const sgd_arrays *arrays, int64_t i)
+{
+    vf v = vf_load(arrays->v + i);
+    const vf w =
+        sgd_apply(SGD_MOMENTUM, rule, vf_load(arrays->w + i), vf_load(arrays->g + i), &v);
+
+    vf_store(arrays->v_out + i, v);
+    vf_store(arrays->w_out + i, w);
+}
+
+/* Adds vector i of what is asked for. */
+VEC_INLINE void sgd_look(const unsigned see, const sgd_arrays *arrays, int64_t i,
+                         sonde__vacc accs[SGD_STREAMS])
+{
+    VEC_EACH (k, SGD_STREAMS) {
+        if ((see >> k & 1U) != 0) {
+            sonde__vacc_add_at(&accs[k], sgd_stream(arrays, k) + i);
+        }
+    }
+}
+
+/* One block updated by momentum, its sums taken in the same loop: the update waits for
+ * memory, the sums for arithmetic. They read what was stored a few vectors ago: taken
+ * from registers, they would wait for the update as well, which costs a third more. */
+VEC_INLINE void sgd_block_sums(const unsigned see, const sgd_rule *rule,
+                               const sgd_arrays *arrays, int64_t n,
+                               sonde__vitals_sums sums[SGD_STREAMS])
+{
+    const sgd_rule r = *rule;
+    const sgd_arrays copy = *arrays;
+    const int64_t whole = n / 16 * 16, lead = SONDE_MIN(whole, (int64_t)SEEN_BEHIND);
+    const sgd_arrays rest = sgd_advanced(&copy, whole);
+    sonde__vacc accs[SGD_STREAMS];
+    int64_t i = 0;
+
+    VEC_EACH (k, SGD_STREAMS) {
+        sonde__vacc_init(&accs[k]);
+    }
+    for (; i < lead; i += 16) {
+        sgd_step(&r, &copy, i);
+    }
+    for (; i < whole; i += 16) {
+        sgd_step(&r, &copy, i);
+        sgd_look(see, &copy, i - SEEN_BEHIND, accs);
+    }
+    for (i = whole - lead; i < whole; i += 16) {
+        sgd_look(see, &copy, i, accs);
+    }
+    sgd_loop(SGD_MOMENTUM, false, &r, &rest, n - whole);
+    VEC_EACH (k, SGD_STREAMS) {
+        if ((see >> k & 1U) != 0) {
+            sonde__vacc_tail(&accs[k], sgd_stream(&rest, k), (size_t)(n - whole));
+            sonde__vacc_close(&accs[k], &sums[k]);
+        }
+    }
+}
+
+/* A block updated by momentum and measured meanwhile: a case for every combination. */
+static void sgd_vitals_block(const sgd_rule *rule, const sgd_arrays *block, int64_t n,
+                             const sgd_vitals *vitals)
+{
+    sonde__vitals_sums sums[SGD_STREAMS];
+
+    if (block->bad != NULL) {
+        sgd_look_at(block->g, n, block->bad);
+    }
+#define SGD_CASE(seen)                                                                   \
+    case seen:                                                                           \
+        sgd_block_sums(seen, rule, block, n, sums);                                      \
+        break;
+    switch (sgd_seen(vitals)) {
+        SGD_CASE(SEE_W)
+        SGD_CASE(SEE_G)
+        SGD_CASE(SEE_V)
+        SGD_CASE(SEE_W | SEE_G)
+        SGD_CASE(SEE_W | SEE_V)
+        SGD_CASE(SEE_G | SEE_V)
+        SGD_CASE(SEE_W | SEE_G | SEE_V)
+    default:
+        break;
+    }
+#undef SGD_CASE
+    for (int k = 0; k < SGD_STREAMS; k++) {
+        if (vitals->streams[k] != NULL) {
+            sonde__vitals_take(vitals->streams[k], &sums[k], sgd_stream(block, k),
+                               (size_t)n);
+        }
+    }
+}
 
 /* Vector `half` of a pair updated, and added from registers. */
 VEC_INLINE void sgd_norms_step(const sgd_case which, const unsigned see,
                                const sgd_rule *rule, const sgd_arrays *arrays, int64_t i,
-                               int half, sgd_naccs *accs)
+                               int half, sonde__nacc accs[SGD_STREAMS])
 {
     const bool has_v = which == SGD_MOMENTUM;
     const vf g = vf_load(arrays->g + i);
@@ -309,46 +316,39 @@ VEC_INLINE void sgd_norms_step(const sgd_case which, const unsigned see,
         vf_store(arrays->v_out + i, v);
     }
     vf_store(arrays->w_out + i, w);
-    if (see & SEE_W) {
-        sonde__nacc_add(&accs->w, half, (__m512)w);
-    }
-    if (see & SEE_G) {
-        sonde__nacc_add(&accs->g, half, (__m512)g);
-    }
-    if (has_v && (see & SEE_V)) {
-        sonde__nacc_add(&accs->v, half, (__m512)v);
+    VEC_EACH (k, SGD_STREAMS) {
+        if ((see >> k & 1U) != 0) {
+            sonde__nacc_add(&accs[k], half,
+                            (__m512)(k == SGD_W   ? w
+                                     : k == SGD_G ? g
+                                                  : v));
+        }
     }
 }
 
 VEC_INLINE void sgd_norms_loop(const sgd_case which, const unsigned see,
                                const sgd_rule *rule, const sgd_arrays *arrays, int64_t n,
-                               sonde__norms_sums sums[3])
+                               sonde__norms_sums sums[SGD_STREAMS])
 {
     const sgd_rule r = *rule;
     const sgd_arrays copy = *arrays;
     const int64_t whole = n / 32 * 32;
     const sgd_arrays rest = sgd_advanced(&copy, whole);
-    sgd_naccs accs;
+    sonde__nacc accs[SGD_STREAMS];
 
-    sonde__nacc_init(&accs.w);
-    sonde__nacc_init(&accs.g);
-    sonde__nacc_init(&accs.v);
+    VEC_EACH (k, SGD_STREAMS) {
+        sonde__nacc_init(&accs[k]);
+    }
     for (int64_t i = 0; i < whole; i += 32) {
-        sgd_norms_step(which, see, &r, &copy, i, 0, &accs);
-        sgd_norms_step(which, see, &r, &copy, i + 16, 1, &accs);
+        sgd_norms_step(which, see, &r, &copy, i, 0, accs);
+        sgd_norms_step(which, see, &r, &copy, i + 16, 1, accs);
     }
     sgd_loop(which, false, &r, &rest, n - whole);
-    if (see & SEE_W) {
-        sonde__nacc_tail(&accs.w, rest.w_out, (size_t)(n - whole));
-        sonde__nacc_close(&accs.w, &sums[0]);
-    }
-    if (see & SEE_G) {
-        sonde__nacc_tail(&accs.g, rest.g, (size_t)(n - whole));
-        sonde__nacc_close(&accs.g, &sums[1]);
-    }
-    if (see & SEE_V) {
-        sonde__nacc_tail(&accs.v, rest.v_out, (size_t)(n - whole));
-        sonde__nacc_close(&accs.v, &sums[2]);
+    VEC_EACH (k, SGD_STREAMS) {
+        if ((see >> k & 1U) != 0) {
+            sonde__nacc_tail(&accs[k], sgd_stream(&rest, k), (size_t)(n - whole));
+            sonde__nacc_close(&accs[k], &sums[k]);
+        }
     }
 }
 
@@ -357,11 +357,9 @@ VEC_INLINE void sgd_norms_loop(const sgd_case which, const unsigned see,
 static bool sgd_norms_block(const sgd_rule *rule, const sgd_arrays *block, int64_t n,
                             const sgd_vitals *vitals)
 {
-    const unsigned see = (vitals->w != NULL ? SEE_W : 0U) |
-                         (vitals->g != NULL ? SEE_G : 0U) |
-                         (vitals->v != NULL ? SEE_V : 0U);
+    const unsigned see = sgd_seen(vitals);
     const sgd_case which = sgd_case_of(rule);
-    sonde__norms_sums sums[3];
+    sonde__norms_sums sums[SGD_STREAMS];
 
 #define SGD_CASE(kind, seen)                                                             \
     if (which == kind && see == (seen)) {                                                \
@@ -376,17 +374,14 @@ static bool sgd_norms_block(const sgd_rule *rule, const sgd_arrays *block, int64
         return false;
     }
 #undef SGD_CASE
-    if (block->bad != NULL && vitals->g != NULL && !sonde__norms_is_plain(&sums[1])) {
+    if (block->bad != NULL && !sonde__norms_is_plain(&sums[SGD_G])) {
         sgd_look_at(block->g, n, block->bad);
     }
-    if (vitals->w != NULL) {
-        sonde__norms_take(vitals->w, &sums[0], block->w_out, (size_t)n);
-    }
-    if (vitals->g != NULL) {
-        sonde__norms_take(vitals->g, &sums[1], block->g, (size_t)n);
-    }
-    if (vitals->v != NULL) {
-        sonde__norms_take(vitals->v, &sums[2], block->v_out, (size_t)n);
+    for (int k = 0; k < SGD_STREAMS; k++) {
+        if (vitals->streams[k] != NULL) {
+            sonde__norms_take(vitals->streams[k], &sums[k], sgd_stream(block, k),
+                              (size_t)n);
+        }
     }
     return true;
 }
@@ -402,79 +397,61 @@ static inline void sgd_block(const sgd_rule *rule, const sgd_arrays *block, int6
         return;
     }
     if (!vitals->norms && sgd_case_of(rule) == SGD_MOMENTUM) {
-        sonde_vitals *const into[] = {vitals->w, vitals->g, vitals->v};
-        const float *const source[] = {block->w_out, block->g, block->v_out};
-        sonde__vitals_sums sums[3];
-
-        if (block->bad != NULL) {
-            sgd_look_at(block->g, n, block->bad);
-        }
-        sgd_block_seen((vitals->w != NULL ? SEE_W : 0U) |
-                           (vitals->g != NULL ? SEE_G : 0U) |
-                           (vitals->v != NULL ? SEE_V : 0U),
-                       rule, block, n, sums);
-        for (int i = 0; i < 3; i++) {
-            if (into[i] != NULL) {
-                sonde__vitals_take(into[i], &sums[i], source[i], (size_t)n);
-            }
-        }
+        sgd_vitals_block(rule, block, n, vitals);
         return;
     }
 #endif
     sgd_update(rule, block, n);
-    take_block(vitals->g, block->g, n, vitals->norms);
-    take_block(vitals->w, block->w_out, n, vitals->norms);
-    take_block(vitals->v, block->v_out, n, vitals->norms);
+    for (int k = 0; k < SGD_STREAMS; k++) {
+        take_block(vitals->streams[k], sgd_stream(block, k), n, vitals->norms);
+    }
 }
 
 /* --- vital signs of a call, block by block ------------------------------------------ */
 
+static inline int64_t sgd_blocks(int64_t count)
+{
+    return (count + SONDE__VITALS_BLOCK - 1) / SONDE__VITALS_BLOCK;
+}
+
 /* Room in scratch for the vital signs of every block of count elements. */
 static inline size_t sgd_signs_bytes(int64_t count)
 {
-    const int64_t blocks = (count + SONDE__VITALS_BLOCK - 1) / SONDE__VITALS_BLOCK;
-
-    return (size_t)(3 * blocks) * sizeof(sonde_vitals) / 64 * 64 + 64;
+    return (size_t)(SGD_STREAMS * sgd_blocks(count)) * sizeof(sonde_vitals) / 64 * 64 +
+           64;
 }
 
 /* Those of block 0, where any are wanted. */
 static inline sgd_vitals sgd_signs(const sgd_vitals *wanted, void *scratch, int64_t count)
 {
-    const int64_t blocks = (count + SONDE__VITALS_BLOCK - 1) / SONDE__VITALS_BLOCK;
-    sonde_vitals *const first = scratch;
-    const sgd_vitals signs = {
-        wanted->w == NULL ? NULL : first, wanted->g == NULL ? NULL : first + blocks,
-        wanted->v == NULL ? NULL : first + 2 * blocks, wanted->norms};
+    sgd_vitals signs = {.norms = wanted->norms};
 
+    for (int k = 0; k < SGD_STREAMS; k++) {
+        signs.streams[k] = wanted->streams[k] == NULL
+                               ? NULL
+                               : (sonde_vitals *)scratch + k * sgd_blocks(count);
+    }
     return signs;
 }
 
 static inline sgd_vitals sgd_signs_of_block(const sgd_vitals *signs, int64_t block)
 {
-    const sgd_vitals one = {signs->w == NULL ? NULL : signs->w + block,
-                            signs->g == NULL ? NULL : signs->g + block,
-                            signs->v == NULL ? NULL : signs->v + block, signs->norms};
+    sgd_vitals one = *signs;
 
+    for (int k = 0; k < SGD_STREAMS; k++) {
+        one.streams[k] = one.streams[k] == NULL ? NULL : one.streams[k] + block;
+    }
     return one;
-}
-
-static inline bool sgd_any_wanted(const sgd_vitals *wanted)
-{
-    return wanted->w != NULL || wanted->g != NULL || wanted->v != NULL;
 }
 
 /* All blocks into one, in their order. */
 static inline void sgd_signs_merge(const sgd_vitals *wanted, const sgd_vitals *signs,
                                    int64_t count)
 {
-    sonde_vitals *const into[] = {wanted->w, wanted->g, wanted->v};
-    const sonde_vitals *const source[] = {signs->w, signs->g, signs->v};
-    const int64_t blocks = (count + SONDE__VITALS_BLOCK - 1) / SONDE__VITALS_BLOCK;
-
     sgd_vitals_init(wanted);
-    for (int i = 0; i < 3; i++) {
-        for (int64_t block = 0; into[i] != NULL && block < blocks; block++) {
-            sonde_vitals_merge(into[i], &source[i][block]);
+    for (int k = 0; k < SGD_STREAMS; k++) {
+        for (int64_t i = 0; wanted->streams[k] != NULL && i < sgd_blocks(count); i++) {
+            sonde_vitals_merge(wanted->streams[k], &signs->streams[k][i]);
         }
     }
 }

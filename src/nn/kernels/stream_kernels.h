@@ -15,13 +15,19 @@ typedef struct stream_span {
     int64_t begin, end;
 } stream_span;
 
+/* Part `part` of `parts` of count things. */
+static inline stream_span stream_share(int64_t count, int part, int parts)
+{
+    return (stream_span){count * part / parts, count * (part + 1) / parts};
+}
+
 /* Part `part` of `parts` of count elements: whole cache lines but for the last. */
 static inline stream_span stream_part(int64_t count, int part, int parts)
 {
-    const int64_t lines = (count + 15) / 16;
-    const int64_t end = lines * (part + 1) / parts * 16;
+    const stream_span lines = stream_share((count + 15) / 16, part, parts);
 
-    return (stream_span){lines * part / parts * 16, end < count ? end : count};
+    return (stream_span){lines.begin * 16,
+                         lines.end * 16 < count ? lines.end * 16 : count};
 }
 
 static inline int stream_parts(const sonde__op_call *call, int max)

@@ -1,5 +1,5 @@
 /*
- * vec.h - sixteen floats at once, on every instruction set by one source.
+ * vec.h - sixteen floats at once, on every instruction set by one source; exp and log of them.
  *
  * For the kernel files that are compiled once per instruction set; everything is static
  * inline and takes the ISA of the file that includes it.
@@ -39,6 +39,11 @@
 /* The tile of a product that stays in registers: rows by vectors of accumulators, 24 of 32
  * registers or 12 of 16; the rest hold what is multiplied. */
 enum { VF_TILE_ROWS = 6, VF_TILE_VECS = VF_WIDTH == 16 ? 4 : 2 };
+#if VF_WIDTH == 16
+#define VF_UP_TO_TILE_VECS(X, ...) VEC_UP_TO_4(X, __VA_ARGS__)
+#else
+#define VF_UP_TO_TILE_VECS(X, ...) VEC_UP_TO_2(X, __VA_ARGS__)
+#endif
 
 #define VEC_INLINE static inline __attribute__((always_inline, unused))
 /* Unrolls the loop after it: needed where arrays of vectors are to become registers. */
@@ -53,6 +58,25 @@ enum { VF_TILE_ROWS = 6, VF_TILE_VECS = VF_WIDTH == 16 ? 4 : 2 };
 #define VEC_TILE(row, rows, vec, vecs)                                                   \
     VEC_EACH (row, rows)                                                                 \
         VEC_EACH (vec, vecs)
+
+/* X(..., n) for n = 1 ... 4 and so on: a function for every size of a tile, or a list of them. */
+#define VEC_UP_TO_2(X, ...) X(__VA_ARGS__, 1) X(__VA_ARGS__, 2)
+#define VEC_UP_TO_4(X, ...)                                                              \
+    VEC_UP_TO_2(X, __VA_ARGS__) X(__VA_ARGS__, 3) X(__VA_ARGS__, 4)
+#define VEC_UP_TO_6(X, ...)                                                              \
+    VEC_UP_TO_4(X, __VA_ARGS__) X(__VA_ARGS__, 5) X(__VA_ARGS__, 6)
+#define VEC_UP_TO_8(X, ...)                                                              \
+    VEC_UP_TO_6(X, __VA_ARGS__) X(__VA_ARGS__, 7) X(__VA_ARGS__, 8)
+#define VEC_UP_TO_9(X, ...) VEC_UP_TO_8(X, __VA_ARGS__) X(__VA_ARGS__, 9)
+#define VEC_UP_TO_10(X, ...) VEC_UP_TO_9(X, __VA_ARGS__) X(__VA_ARGS__, 10)
+#define VEC_UP_TO_12(X, ...)                                                             \
+    VEC_UP_TO_10(X, __VA_ARGS__) X(__VA_ARGS__, 11) X(__VA_ARGS__, 12)
+#define VEC_UP_TO_16(X, ...)                                                             \
+    VEC_UP_TO_12(X, __VA_ARGS__)                                                         \
+    X(__VA_ARGS__, 13) X(__VA_ARGS__, 14) X(__VA_ARGS__, 15) X(__VA_ARGS__, 16)
+#define VEC_UP_TO_20(X, ...)                                                             \
+    VEC_UP_TO_16(X, __VA_ARGS__)                                                         \
+    X(__VA_ARGS__, 17) X(__VA_ARGS__, 18) X(__VA_ARGS__, 19) X(__VA_ARGS__, 20)
 
 typedef float vf __attribute__((vector_size(VF_WIDTH * 4)));
 typedef int32_t vi __attribute__((vector_size(VF_WIDTH * 4)));
@@ -173,12 +197,6 @@ VEC_INLINE vf vf_max(vf a, vf b)
 #endif
 }
 
-/* The smaller of each pair; NaN if a or b is NaN. */
-VEC_INLINE vf vf_min(vf a, vf b)
-{
-    return -vf_max(-a, -b);
-}
-
 VEC_INLINE vf vf_sqrt(vf a)
 {
 #if defined(__AVX512F__)
@@ -281,9 +299,6 @@ V16_BINARY(add)
 V16_BINARY(sub)
 V16_BINARY(mul)
 V16_BINARY(div)
-V16_BINARY(max)
-V16_BINARY(min)
-V16_BINARY(see_bad)
 V16_BINARY(gate)
 
 VEC_INLINE v16 v16_fma(v16 a, v16 b, v16 c)
@@ -312,17 +327,6 @@ VEC_INLINE v16 v16_set1(float s)
 VEC_INLINE v16 v16_zero(void)
 {
     return v16_set1(0.0F);
-}
-
-VEC_INLINE bool v16_any(v16 a)
-{
-    uint32_t bits[16], any = 0;
-
-    v16_store((float *)bits, a);
-    for (int i = 0; i < 16; i++) {
-        any |= bits[i];
-    }
-    return any != 0;
 }
 
 /* The first n (0 ... 16) floats at p, then zeros; nothing else is read. */
@@ -372,34 +376,46 @@ VEC_INLINE float v16_sum(v16 a)
     return part[0];
 }
 
+/* The shuffle of two vectors whose lane l is number f(l, d): a lane of a, or VF_WIDTH and a lane
+ * of b. */
+#if VF_WIDTH == 16
+#define VF_LANES(f, d)                                                                   \
+    f(0, d), f(1, d), f(2, d), f(3, d), f(4, d), f(5, d), f(6, d), f(7, d), f(8, d),     \
+        f(9, d), f(10, d), f(11, d), f(12, d), f(13, d), f(14, d), f(15, d)
+#elif VF_WIDTH == 8
+#define VF_LANES(f, d)                                                                   \
+    f(0, d), f(1, d), f(2, d), f(3, d), f(4, d), f(5, d), f(6, d), f(7, d)
+#else
+#define VF_LANES(f, d) f(0, d), f(1, d), f(2, d), f(3, d)
+#endif
+#define VF_SHUFFLE(a, b, f, d) __builtin_shufflevector(a, b, VF_LANES(f, d))
+
+/* d lanes of a and of b in turn: those at 0, or those at d, of every 2 d. */
+#define VF_LOW(l, d) ((l) & (d) ? VF_WIDTH + (l) - (d) : (l))
+#define VF_HIGH(l, d) ((l) & (d) ? VF_WIDTH + (l) : (l) + (d))
+/* Of every four lanes, two of a and two of b: one by one, or in pairs. d: 0, 2. */
+#define VF_MIXED(l, d) (((l) & ~3) + ((l)&3) / 2 + (d) + ((l)&1 ? VF_WIDTH : 0))
+#define VF_PAIRS(l, d) ((l) + (d) + ((l)&2 ? VF_WIDTH - 2 : 0))
+/* Quarters 0 and 2 (d: 0) or 1 and 3 (d: 4) of 16 lanes of a, then of b. */
+#define VF_QUARTERS(l, d) (((l)&4) * 2 + ((l)&3) + (d) + ((l)&8 ? VF_WIDTH : 0))
+
 /* Lane i of the result is v16_sum(a[i]), to the bit: 30 shuffles and 15 additions. */
 VEC_INLINE v16 v16_sums(const v16 a[16])
 {
 #if VF_WIDTH == 16
-    vf b[8], c[4], d[2];
+    vf b[8];
 
-    VEC_EACH (i, 8) {
-        b[i] = __builtin_shufflevector(a[i], a[i + 8], 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18,
-                                       19, 20, 21, 22, 23) +
-               __builtin_shufflevector(a[i], a[i + 8], 8, 9, 10, 11, 12, 13, 14, 15, 24,
-                                       25, 26, 27, 28, 29, 30, 31);
+#define VF_FOLD(to, from, d)                                                             \
+    VEC_EACH (i, d) {                                                                    \
+        to[i] = VF_SHUFFLE(from[i], from[i + (d)], VF_LOW, d) +                          \
+                VF_SHUFFLE(from[i], from[i + (d)], VF_HIGH, d);                          \
     }
-    VEC_EACH (i, 4) {
-        c[i] = __builtin_shufflevector(b[i], b[i + 4], 0, 1, 2, 3, 16, 17, 18, 19, 8, 9,
-                                       10, 11, 24, 25, 26, 27) +
-               __builtin_shufflevector(b[i], b[i + 4], 4, 5, 6, 7, 20, 21, 22, 23, 12, 13,
-                                       14, 15, 28, 29, 30, 31);
-    }
-    VEC_EACH (i, 2) {
-        d[i] = __builtin_shufflevector(c[i], c[i + 2], 0, 1, 16, 17, 4, 5, 20, 21, 8, 9,
-                                       24, 25, 12, 13, 28, 29) +
-               __builtin_shufflevector(c[i], c[i + 2], 2, 3, 18, 19, 6, 7, 22, 23, 10, 11,
-                                       26, 27, 14, 15, 30, 31);
-    }
-    return __builtin_shufflevector(d[0], d[1], 0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26,
-                                   12, 28, 14, 30) +
-           __builtin_shufflevector(d[0], d[1], 1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27,
-                                   13, 29, 15, 31);
+    VF_FOLD(b, a, 8)
+    VF_FOLD(b, b, 4)
+    VF_FOLD(b, b, 2)
+    VF_FOLD(b, b, 1)
+#undef VF_FOLD
+    return b[0];
 #else
     float sum[16];
 
@@ -411,89 +427,41 @@ VEC_INLINE v16 v16_sums(const v16 a[16])
 }
 
 /* 4 x 4, 8 x 8 or 16 x 16: element j of row i goes to element i of row j. */
+VEC_INLINE void vf_transpose(vf r[VF_WIDTH])
+{
+    vf t[VF_WIDTH];
+
+    VEC_EACH (k, VF_WIDTH / 4) { /* 4 x 4 inside each quarter of four rows */
+        const vf *const x = r + 4 * k;
+        const vf a = VF_SHUFFLE(x[0], x[1], VF_MIXED, 0);
+        const vf b = VF_SHUFFLE(x[0], x[1], VF_MIXED, 2);
+        const vf c = VF_SHUFFLE(x[2], x[3], VF_MIXED, 0);
+        const vf d = VF_SHUFFLE(x[2], x[3], VF_MIXED, 2);
+
+        t[4 * k] = VF_SHUFFLE(a, c, VF_PAIRS, 0);
+        t[4 * k + 1] = VF_SHUFFLE(a, c, VF_PAIRS, 2);
+        t[4 * k + 2] = VF_SHUFFLE(b, d, VF_PAIRS, 0);
+        t[4 * k + 3] = VF_SHUFFLE(b, d, VF_PAIRS, 2);
+    }
+    VEC_EACH (i, 4) { /* quarters, or halves, as wholes */
 #if VF_WIDTH == 16
-VEC_INLINE void vf_transpose(vf r[VF_WIDTH])
-{
-    vf t[16];
+        const vf a = VF_SHUFFLE(t[i], t[i + 4], VF_QUARTERS, 0);
+        const vf b = VF_SHUFFLE(t[i], t[i + 4], VF_QUARTERS, 4);
+        const vf c = VF_SHUFFLE(t[i + 8], t[i + 12], VF_QUARTERS, 0);
+        const vf d = VF_SHUFFLE(t[i + 8], t[i + 12], VF_QUARTERS, 4);
 
-    VEC_UNROLL
-    for (int i = 0; i < 16; i += 4) { /* 4 x 4 inside each quarter of four rows */
-        const vf a = __builtin_shufflevector(r[i], r[i + 1], 0, 16, 1, 17, 4, 20, 5, 21,
-                                             8, 24, 9, 25, 12, 28, 13, 29);
-        const vf b = __builtin_shufflevector(r[i], r[i + 1], 2, 18, 3, 19, 6, 22, 7, 23,
-                                             10, 26, 11, 27, 14, 30, 15, 31);
-        const vf c = __builtin_shufflevector(r[i + 2], r[i + 3], 0, 16, 1, 17, 4, 20, 5,
-                                             21, 8, 24, 9, 25, 12, 28, 13, 29);
-        const vf d = __builtin_shufflevector(r[i + 2], r[i + 3], 2, 18, 3, 19, 6, 22, 7,
-                                             23, 10, 26, 11, 27, 14, 30, 15, 31);
-
-        t[i] = __builtin_shufflevector(a, c, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12,
-                                       13, 28, 29);
-        t[i + 1] = __builtin_shufflevector(a, c, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26,
-                                           27, 14, 15, 30, 31);
-        t[i + 2] = __builtin_shufflevector(b, d, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25,
-                                           12, 13, 28, 29);
-        t[i + 3] = __builtin_shufflevector(b, d, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26,
-                                           27, 14, 15, 30, 31);
-    }
-    VEC_EACH (i, 4) { /* 4 x 4 of quarters */
-        const vf a = __builtin_shufflevector(t[i], t[i + 4], 0, 1, 2, 3, 8, 9, 10, 11, 16,
-                                             17, 18, 19, 24, 25, 26, 27);
-        const vf b = __builtin_shufflevector(t[i], t[i + 4], 4, 5, 6, 7, 12, 13, 14, 15,
-                                             20, 21, 22, 23, 28, 29, 30, 31);
-        const vf c = __builtin_shufflevector(t[i + 8], t[i + 12], 0, 1, 2, 3, 8, 9, 10,
-                                             11, 16, 17, 18, 19, 24, 25, 26, 27);
-        const vf d = __builtin_shufflevector(t[i + 8], t[i + 12], 4, 5, 6, 7, 12, 13, 14,
-                                             15, 20, 21, 22, 23, 28, 29, 30, 31);
-
-        r[i] = __builtin_shufflevector(a, c, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24,
-                                       25, 26, 27);
-        r[i + 4] = __builtin_shufflevector(b, d, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19,
-                                           24, 25, 26, 27);
-        r[i + 8] = __builtin_shufflevector(a, c, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22,
-                                           23, 28, 29, 30, 31);
-        r[i + 12] = __builtin_shufflevector(b, d, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22,
-                                            23, 28, 29, 30, 31);
-    }
-}
+        r[i] = VF_SHUFFLE(a, c, VF_QUARTERS, 0);
+        r[i + 4] = VF_SHUFFLE(b, d, VF_QUARTERS, 0);
+        r[i + 8] = VF_SHUFFLE(a, c, VF_QUARTERS, 4);
+        r[i + 12] = VF_SHUFFLE(b, d, VF_QUARTERS, 4);
 #elif VF_WIDTH == 8
-VEC_INLINE void vf_transpose(vf r[VF_WIDTH])
-{
-    vf t[8];
-
-    VEC_UNROLL
-    for (int i = 0; i < 8; i += 4) { /* 4 x 4 inside each half of four rows */
-        const vf a = __builtin_shufflevector(r[i], r[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
-        const vf b = __builtin_shufflevector(r[i], r[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
-        const vf c =
-            __builtin_shufflevector(r[i + 2], r[i + 3], 0, 8, 1, 9, 4, 12, 5, 13);
-        const vf d =
-            __builtin_shufflevector(r[i + 2], r[i + 3], 2, 10, 3, 11, 6, 14, 7, 15);
-
-        t[i] = __builtin_shufflevector(a, c, 0, 1, 8, 9, 4, 5, 12, 13);
-        t[i + 1] = __builtin_shufflevector(a, c, 2, 3, 10, 11, 6, 7, 14, 15);
-        t[i + 2] = __builtin_shufflevector(b, d, 0, 1, 8, 9, 4, 5, 12, 13);
-        t[i + 3] = __builtin_shufflevector(b, d, 2, 3, 10, 11, 6, 7, 14, 15);
-    }
-    VEC_EACH (i, 4) {
-        r[i] = __builtin_shufflevector(t[i], t[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
-        r[i + 4] = __builtin_shufflevector(t[i], t[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
-    }
-}
+        r[i] = VF_SHUFFLE(t[i], t[i + 4], VF_LOW, 4);
+        r[i + 4] = VF_SHUFFLE(t[i], t[i + 4], VF_HIGH, 4);
 #else
-VEC_INLINE void vf_transpose(vf r[VF_WIDTH])
-{
-    const vf a = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5);
-    const vf b = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7);
-    const vf c = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5);
-    const vf d = __builtin_shufflevector(r[2], r[3], 2, 6, 3, 7);
-
-    r[0] = __builtin_shufflevector(a, c, 0, 1, 4, 5);
-    r[1] = __builtin_shufflevector(a, c, 2, 3, 6, 7);
-    r[2] = __builtin_shufflevector(b, d, 0, 1, 4, 5);
-    r[3] = __builtin_shufflevector(b, d, 2, 3, 6, 7);
-}
+        r[i] = t[i];
 #endif
+    }
+}
 
 /* to[j * to_stride + i] = from[i * from_stride + j] for i, j in 0 ... 15; no overlap. */
 VEC_INLINE void vec_transpose16(const float *source, int64_t from_stride, float *target,
@@ -512,6 +480,87 @@ VEC_INLINE void vec_transpose16(const float *source, int64_t from_stride, float 
             }
         }
     }
+}
+
+/* --- exp and log -------------------------------------------------------------------- */
+
+/*
+ * Argument reduction after Cody and Waite (Software Manual for the Elementary Functions,
+ * 1980), minimax polynomials with the coefficients of S. L. Moshier's Cephes library
+ * (expf, logf). Largest error: exp 1.01, log 0.83 units in the last place, subnormal
+ * arguments and results included; tests/nn/test_kernels_lanes.c holds both to 2. Nothing
+ * traps.
+ */
+
+/* 2^n, for n in -126 ... 127. */
+VEC_INLINE vf vf_power_of_two(vi n)
+{
+    return (vf)((n + 127) << 23);
+}
+
+/*
+ * exp: NaN to NaN, -Inf to 0, above 88.73 to +Inf.
+ *
+ * x = n ln 2 + r with |r| <= ln 2 / 2, ln 2 in two pieces of which the first has few
+ * enough bits for n times it to be exact; exp(x) = 2^n exp(r). The factor is applied in
+ * two halves, since 2^n alone may be out of range where exp(x) is not.
+ */
+VEC_INLINE vf vf_exp(vf x)
+{
+    const vf most = vf_set1(100.0F), least = vf_set1(-110.0F);
+    const vf round = vf_set1(12582912.0F); /* 1.5 * 2^23: the sum's last bit is worth 1 */
+    const vf bounded =
+        vf_select((vi)(x > most), most, vf_select((vi)(x < least), least, x));
+    const vf shifted = vf_fma(bounded, vf_set1(1.44269504088896341F), round);
+    const vf n = shifted - round;
+    const vi whole = (vi)shifted - (vi)round, half = whole >> 1;
+    const vf r =
+        vf_fma(n, vf_set1(2.12194440e-4F), vf_fma(n, vf_set1(-0.693359375F), bounded));
+    vf p = vf_set1(1.9875691500e-4F);
+
+    p = vf_fma(p, r, vf_set1(1.3981999507e-3F));
+    p = vf_fma(p, r, vf_set1(8.3334519073e-3F));
+    p = vf_fma(p, r, vf_set1(4.1665795894e-2F));
+    p = vf_fma(p, r, vf_set1(1.6666665459e-1F));
+    p = vf_fma(p, r, vf_set1(5.0000001201e-1F));
+    p = vf_fma(p, r * r, r) + vf_set1(1.0F);
+    return vf_rounded(p * vf_power_of_two(half)) * vf_power_of_two(whole - half);
+}
+
+/*
+ * log: of 0 -Inf, of less NaN, of +Inf itself, NaN to NaN.
+ *
+ * x = 2^n (1 + f) with 1 + f in sqrt(1/2) ... sqrt(2); log(x) = n ln 2 + log(1 + f).
+ */
+VEC_INLINE vf vf_log(vf x)
+{
+    const vi special = (vi)(x <= (vf){0}) | ~(vi)(x < vf_set1(__builtin_inff()));
+    const vi tiny = (vi)(x < vf_set1(1.17549435e-38F)) & ~special; /* subnormal */
+    const vf normal = vf_select(tiny, x * vf_set1(8388608.0F), x);
+    const vi bits = (vi)vf_select(special, vf_set1(1.0F), normal);
+    const vi above = bits - 0x3f3504f3; /* from the bits of sqrt(1/2) */
+    const vi n = (above >> 23) - (tiny & 23);
+    const vf f = (vf)((above & 0x007fffff) + 0x3f3504f3) - vf_set1(1.0F);
+    const vf e = __builtin_convertvector(n, vf), z = f * f;
+    vf p = vf_set1(7.0376836292e-2F), y;
+
+    p = vf_fma(p, f, vf_set1(-1.1514610310e-1F));
+    p = vf_fma(p, f, vf_set1(1.1676998740e-1F));
+    p = vf_fma(p, f, vf_set1(-1.2420140846e-1F));
+    p = vf_fma(p, f, vf_set1(1.4249322787e-1F));
+    p = vf_fma(p, f, vf_set1(-1.6668057665e-1F));
+    p = vf_fma(p, f, vf_set1(2.0000714765e-1F));
+    p = vf_fma(p, f, vf_set1(-2.4999993993e-1F));
+    p = vf_fma(p, f, vf_set1(3.3333331174e-1F));
+    y = vf_fma(e, vf_set1(-2.12194440e-4F), p * f * z);
+    y = vf_fma(z, vf_set1(-0.5F), y);
+    y = vf_fma(e, vf_set1(0.693359375F), f + y);
+    /* 0 to -Inf, negative to NaN; NaN and +Inf stay, since x + x is x there */
+    return vf_select(
+        special,
+        vf_select((vi)(x == (vf){0}), vf_set1(-__builtin_inff()),
+                  vf_select((vi)(x < (vf){0}), vf_set1(__builtin_nanf("")), x + x)),
+        y);
 }
 
 #endif

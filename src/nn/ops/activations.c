@@ -11,7 +11,6 @@
  * or NaN if dy is infinite.
  */
 #include "nn/kernels/fast.h"
-#include "nn/kernels/half_ops.h"
 #include "nn/ops/common.h"
 #include "nn/ops/layer_row.h"
 
@@ -29,16 +28,10 @@ static void relu_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-const sonde__op_kind sonde__op_relu = {
-    .name = "Relu",
-    SONDE__OPERANDS(none, 1, 1, 1),
-    .infer = sonde__op_infer_alike,
-    .backward = {&sonde__op_relu_grad, "dA"},
-    SONDE__REFERENCE(relu_run),
-    .fast = sonde__kernel_relu_fast,
-    .halves = SONDE__HALVES_KEPT,
-    .half_kernels = sonde__kernel_relu_half,
-};
+SONDE__OP(relu, "Relu", none, 1, 1, 1, .infer = sonde__op_infer_alike,
+          .backward = {&sonde__op_relu_grad, "dA"}, SONDE__REFERENCE(relu_run),
+          .fast = sonde__kernel_relu_fast, .halves = SONDE__HALVES_KEPT,
+          .half_kernels = sonde__kernel_relu_half);
 
 static void relu_grad_run(const sonde__op_call *call, int part, int parts)
 {
@@ -53,15 +46,9 @@ static void relu_grad_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-const sonde__op_kind sonde__op_relu_grad = {
-    .name = "ReluGrad",
-    SONDE__OPERANDS(none, 2, 2, 1),
-    .infer = sonde__op_infer_slope,
-    SONDE__REFERENCE(relu_grad_run),
-    .fast = sonde__kernel_relu_grad_fast,
-    .halves = SONDE__HALVES_KEPT,
-    .half_kernels = sonde__kernel_relu_grad_half,
-};
+SONDE__OP(relu_grad, "ReluGrad", none, 2, 2, 1, .infer = sonde__op_infer_slope,
+          SONDE__REFERENCE(relu_grad_run), .fast = sonde__kernel_relu_grad_fast,
+          .halves = SONDE__HALVES_KEPT, .half_kernels = sonde__kernel_relu_grad_half);
 
 /* Defines the loops of an activation f(x) and of its slope as a function of y. */
 #define ACTIVATION(op, f, slope)                                                         \
@@ -93,45 +80,22 @@ const sonde__op_kind sonde__op_relu_grad = {
 ACTIVATION(sigmoid, 1.0 / (1.0 + exp(-x)), y *(1.0 - y))
 ACTIVATION(tanh, tanh(x), 1.0 - y * y)
 
-const sonde__op_kind sonde__op_sigmoid = {
-    .name = "Sigmoid",
-    SONDE__OPERANDS(none, 1, 1, 1),
-    .infer = sonde__op_infer_alike,
-    .backward = {&sonde__op_sigmoid_grad, "dA"},
-    SONDE__REFERENCE(sigmoid_run),
-};
+SONDE__OP(sigmoid, "Sigmoid", none, 1, 1, 1, .infer = sonde__op_infer_alike,
+          .backward = {&sonde__op_sigmoid_grad, "dA"}, SONDE__REFERENCE(sigmoid_run));
 
-const sonde__op_kind sonde__op_tanh = {
-    .name = "Tanh",
-    SONDE__OPERANDS(none, 1, 1, 1),
-    .infer = sonde__op_infer_alike,
-    .backward = {&sonde__op_tanh_grad, "dA"},
-    SONDE__REFERENCE(tanh_run),
-};
+SONDE__OP(tanh, "Tanh", none, 1, 1, 1, .infer = sonde__op_infer_alike,
+          .backward = {&sonde__op_tanh_grad, "dA"}, SONDE__REFERENCE(tanh_run));
 
-const sonde__op_kind sonde__op_sigmoid_grad = {
-    .name = "SigmoidGrad",
-    SONDE__OPERANDS(none, 2, 2, 1),
-    .infer = sonde__op_infer_slope,
-    SONDE__REFERENCE(sigmoid_grad_run),
-};
+SONDE__OP(sigmoid_grad, "SigmoidGrad", none, 2, 2, 1, .infer = sonde__op_infer_slope,
+          SONDE__REFERENCE(sigmoid_grad_run));
 
-const sonde__op_kind sonde__op_tanh_grad = {
-    .name = "TanhGrad",
-    SONDE__OPERANDS(none, 2, 2, 1),
-    .infer = sonde__op_infer_slope,
-    SONDE__REFERENCE(tanh_grad_run),
-};
+SONDE__OP(tanh_grad, "TanhGrad", none, 2, 2, 1, .infer = sonde__op_infer_slope,
+          SONDE__REFERENCE(tanh_grad_run));
 
 /* --- layers ----------------------------------------------------------------------------- */
 
-const sonde__op_layer sonde__layer_relu = {
-    .name = "relu", .kind = &sonde__op_relu, .inputs = 1, .help = "max(x, 0)"};
+SONDE__LAYER(relu, relu, 1, "max(x, 0)");
 
-const sonde__op_layer sonde__layer_sigmoid = {.name = "sigmoid",
-                                              .kind = &sonde__op_sigmoid,
-                                              .inputs = 1,
-                                              .help = "1 / (1 + exp(-x))"};
+SONDE__LAYER(sigmoid, sigmoid, 1, "1 / (1 + exp(-x))");
 
-const sonde__op_layer sonde__layer_tanh = {
-    .name = "tanh", .kind = &sonde__op_tanh, .inputs = 1, .help = "tanh(x)"};
+SONDE__LAYER(tanh, tanh, 1, "tanh(x)");

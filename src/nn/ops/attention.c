@@ -327,26 +327,17 @@ static void self_attention_gradient(const sonde__op_gradient_context *context)
 
 /* --- rows ----------------------------------------------------------------------------- */
 
-const sonde__op_kind sonde__op_attention = {
-    .name = "Attention",
-    SONDE__OPERANDS(attention, 3, 4, 2),
-    .out_names = {NULL, "Weights"},
-    .infer = attention_infer,
-    .gradient = attention_gradient,
-    SONDE__REFERENCE(attention_run),
-    .own = PRODUCTS("gemm", attention, product_scratch, .accepts = is_f32),
-    .halves = SONDE__HALVES_MADE,
-    .half_kernels = PRODUCTS("half", attention, product_scratch),
-};
+SONDE__OP(attention, "Attention", attention, 3, 4, 2, .out_names = {NULL, "Weights"},
+          .infer = attention_infer, .gradient = attention_gradient,
+          SONDE__REFERENCE(attention_run),
+          .own = PRODUCTS("gemm", attention, product_scratch, .accepts = is_f32),
+          .halves = SONDE__HALVES_MADE,
+          .half_kernels = PRODUCTS("half", attention, product_scratch));
 
-const sonde__op_kind sonde__op_self_attention = {
-    .name = "SelfAttention",
-    SONDE__OPERANDS(attention, 1, 2, 2),
-    .out_names = {NULL, "Weights"},
-    .infer = self_attention_infer,
-    .gradient = self_attention_gradient,
-    SONDE__REFERENCE(self_attention_run),
-    .own = PRODUCTS("gemm", self_attention, self_product_scratch, .accepts = is_f32),
-    .halves = SONDE__HALVES_MADE,
-    .half_kernels = PRODUCTS("half", self_attention, self_product_scratch),
-};
+SONDE__OP(self_attention, "SelfAttention", attention, 1, 2, 2,
+          .out_names = {NULL, "Weights"}, .infer = self_attention_infer,
+          .gradient = self_attention_gradient, SONDE__REFERENCE(self_attention_run),
+          .own = PRODUCTS("gemm", self_attention, self_product_scratch,
+                          .accepts = is_f32),
+          .halves = SONDE__HALVES_MADE,
+          .half_kernels = PRODUCTS("half", self_attention, self_product_scratch));

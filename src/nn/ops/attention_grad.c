@@ -280,24 +280,16 @@ static size_t grad_scratch(const sonde__op_call *call, int parts)
 
 /* --- rows ----------------------------------------------------------------------------- */
 
-const sonde__op_kind sonde__op_attention_grad = {
-    .name = "AttentionGrad",
-    SONDE__OPERANDS(attention, 5, 5, 4),
-    .out_names = {NULL, "GradKey", "GradValue", "GradScores"},
-    .infer = attention_grad_infer,
-    SONDE__REFERENCE(attention_grad_run),
-    .own = PRODUCTS("gemm", attention_grad, grad_scratch, .accepts = is_f32),
-    .halves = SONDE__HALVES_MADE,
-    .half_kernels = PRODUCTS("half", attention_grad, grad_scratch),
-};
+SONDE__OP(attention_grad, "AttentionGrad", attention, 5, 5, 4,
+          .out_names = {NULL, "GradKey", "GradValue", "GradScores"},
+          .infer = attention_grad_infer, SONDE__REFERENCE(attention_grad_run),
+          .own = PRODUCTS("gemm", attention_grad, grad_scratch, .accepts = is_f32),
+          .halves = SONDE__HALVES_MADE,
+          .half_kernels = PRODUCTS("half", attention_grad, grad_scratch));
 
-const sonde__op_kind sonde__op_self_attention_grad = {
-    .name = "SelfAttentionGrad",
-    SONDE__OPERANDS(attention, 3, 3, 2),
-    .out_names = {NULL, "GradScores"},
-    .infer = self_attention_grad_infer,
-    SONDE__REFERENCE(self_attention_grad_run),
-    .own = PRODUCTS("gemm", self_attention_grad, grad_scratch, .accepts = is_f32),
-    .halves = SONDE__HALVES_MADE,
-    .half_kernels = PRODUCTS("half", self_attention_grad, grad_scratch),
-};
+SONDE__OP(self_attention_grad, "SelfAttentionGrad", attention, 3, 3, 2,
+          .out_names = {NULL, "GradScores"}, .infer = self_attention_grad_infer,
+          SONDE__REFERENCE(self_attention_grad_run),
+          .own = PRODUCTS("gemm", self_attention_grad, grad_scratch, .accepts = is_f32),
+          .halves = SONDE__HALVES_MADE,
+          .half_kernels = PRODUCTS("half", self_attention_grad, grad_scratch));

@@ -5,7 +5,7 @@
 #ifndef SONDE_NN_OPS_ATTENTION_HEADS_H
 #define SONDE_NN_OPS_ATTENTION_HEADS_H
 
-#include "nn/kernels/half_gemm.h"
+#include "nn/kernels/gemm.h"
 #include "nn/ops/common.h"
 
 /* Where element (batch, head, row, 0) of an operand lies. */

@@ -18,10 +18,9 @@ static sonde__op_value build_attention(const sonde__op_builder *builder,
     return builder->emit(builder, &sonde__op_attention, attrs, in, in[3] != 0 ? 4 : 3);
 }
 
-const sonde__op_layer sonde__layer_scaled_dot_product_attention = {
-    .name = "scaled_dot_product_attention",
-    .kind = &sonde__op_attention,
-    .inputs = 3,
+SONDE__LAYER(
+    scaled_dot_product_attention, attention, 3,
+    "softmax(scale Q Kᵀ + mask) V of queries, keys, values and, if given, a mask",
     .optional = 1,
     .fields = {SONDE__FIELD("is_causal", SONDE__FIELD_FLAG, attention.causal, 0.0, 0, 1),
                {.key = "scale",
@@ -31,9 +30,7 @@ const sonde__op_layer sonde__layer_scaled_dot_product_attention = {
                 .most = 1e6,
                 .fallback_text = "1 / √D"},
                SONDE__FIELD("dropout_p", SONDE__FIELD_NUMBER, p, 0.0, 0, 1)},
-    .help = "softmax(scale Q Kᵀ + mask) V of queries, keys, values and, if given, a mask",
-    .build = build_attention,
-};
+    .build = build_attention);
 
 /* --- parts ---------------------------------------------------------------------------- */
 
@@ -189,21 +186,16 @@ static sonde__op_value build_multihead(const sonde__op_builder *builder,
 #define CAUSAL SONDE__FIELD("is_causal", SONDE__FIELD_FLAG, attention.causal, 0.0, 0, 1)
 #define BIAS SONDE__FIELD("bias", SONDE__FIELD_FLAG, attention.bias, 1.0, 0, 1)
 
-const sonde__op_layer sonde__layer_multihead_attention = {
-    .name = "multihead_attention",
-    .kind = &sonde__op_self_attention,
-    .inputs = 1,
+SONDE__LAYER(
+    multihead_attention, self_attention, 1,
+    "attention of (N, T, E) to itself, or of a query to key and value, in heads; a "
+    "second or fourth input is the mask: a bool selects the keys, a float "
+    "is added",
     .optional = 3,
     .fields = {SONDE__FIELD("num_heads", SONDE__FIELD_WHOLE, attention.heads, (double)NAN,
                             1, 1e6),
                DROPOUT, BIAS, CAUSAL},
-    .help =
-        "attention of (N, T, E) to itself, or of a query to key and value, in heads; a "
-        "second or fourth input is the mask: a bool selects the keys, a float "
-        "is added",
-    .params = multihead_params,
-    .build = build_multihead,
-};
+    .params = multihead_params, .build = build_multihead);
 
 /* --- transformer_encoder_layer -------------------------------------------------------- */
 
@@ -346,23 +338,19 @@ static int encoder_params(const sonde__op_shape *x, const sonde__op_attrs *attrs
     return count;
 }
 
-const sonde__op_layer sonde__layer_transformer_encoder_layer = {
-    .name = "transformer_encoder_layer",
-    .kind = &sonde__op_self_attention,
-    .inputs = 1,
-    .optional = 1,
-    .fields = {SONDE__FIELD("nhead", SONDE__FIELD_WHOLE, attention.heads, (double)NAN, 1,
-                            1e6),
-               SONDE__FIELD("dim_feedforward", SONDE__FIELD_WHOLE,
-                            attention.dim_feedforward, 2048.0, 1, 1e7),
-               SONDE__FIELD_CHOICE("activation", attention.activation, "relu", "gelu"),
-               SONDE__FIELD("layer_norm_eps", SONDE__FIELD_NUMBER, attention.eps, 1e-5, 0,
-                            (double)INFINITY),
-               SONDE__FIELD("norm_first", SONDE__FIELD_FLAG, attention.norm_first, 0.0, 0,
-                            1),
-               DROPOUT, BIAS, CAUSAL},
-    .help = "attention and a feed-forward part, each added to its input and normalised; "
-            "a second input is the mask",
-    .params = encoder_params,
-    .build = build_encoder,
-};
+SONDE__LAYER(transformer_encoder_layer, self_attention, 1,
+             "attention and a feed-forward part, each added to its input and normalised; "
+             "a second input is the mask",
+             .optional = 1,
+             .fields = {SONDE__FIELD("nhead", SONDE__FIELD_WHOLE, attention.heads,
+                                     (double)NAN, 1, 1e6),
+                        SONDE__FIELD("dim_feedforward", SONDE__FIELD_WHOLE,
+                                     attention.dim_feedforward, 2048.0, 1, 1e7),
+                        SONDE__FIELD_CHOICE("activation", attention.activation, "relu",
+                                            "gelu"),
+                        SONDE__FIELD("layer_norm_eps", SONDE__FIELD_NUMBER, attention.eps,
+                                     1e-5, 0, (double)INFINITY),
+                        SONDE__FIELD("norm_first", SONDE__FIELD_FLAG,
+                                     attention.norm_first, 0.0, 0, 1),
+                        DROPOUT, BIAS, CAUSAL},
+             .params = encoder_params, .build = build_encoder);

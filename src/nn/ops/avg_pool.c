@@ -189,63 +189,37 @@ static void adaptive_avg_pool2d_grad_run(const sonde__op_call *call, int part, i
 
 /* --- rows ----------------------------------------------------------------------------- */
 
-const sonde__op_kind sonde__op_avg_pool2d = {
-    .name = "AvgPool2d",
-    SONDE__OPERANDS(window, 1, 1, 1),
-    .infer = avg_pool2d_infer,
-    .backward = {&sonde__op_avg_pool2d_grad, "d", 0, true},
-    SONDE__REFERENCE(avg_pool2d_run),
-    .halves = SONDE__HALVES_KEPT,
-};
+SONDE__OP(avg_pool2d, "AvgPool2d", window, 1, 1, 1, .infer = avg_pool2d_infer,
+          .backward = {&sonde__op_avg_pool2d_grad, "d", 0, true},
+          SONDE__REFERENCE(avg_pool2d_run), .halves = SONDE__HALVES_KEPT);
 
-const sonde__op_kind sonde__op_avg_pool2d_grad = {
-    .name = "AvgPool2dGrad",
-    SONDE__OPERANDS(window, 1, 1, 1),
-    .infer = avg_grad_infer,
-    SONDE__REFERENCE(avg_pool2d_grad_run),
-    .halves = SONDE__HALVES_TAKEN,
-};
+SONDE__OP(avg_pool2d_grad, "AvgPool2dGrad", window, 1, 1, 1, .infer = avg_grad_infer,
+          SONDE__REFERENCE(avg_pool2d_grad_run), .halves = SONDE__HALVES_TAKEN);
 
-const sonde__op_kind sonde__op_adaptive_avg_pool2d = {
-    .name = "AdaptiveAvgPool2d",
-    SONDE__OPERANDS(window, 1, 1, 1),
-    .infer = adaptive_infer,
-    .backward = {&sonde__op_adaptive_avg_pool2d_grad, "d", 0, true},
-    SONDE__REFERENCE(adaptive_avg_pool2d_run),
-    .halves = SONDE__HALVES_KEPT,
-};
+SONDE__OP(adaptive_avg_pool2d, "AdaptiveAvgPool2d", window, 1, 1, 1,
+          .infer = adaptive_infer,
+          .backward = {&sonde__op_adaptive_avg_pool2d_grad, "d", 0, true},
+          SONDE__REFERENCE(adaptive_avg_pool2d_run), .halves = SONDE__HALVES_KEPT);
 
-const sonde__op_kind sonde__op_adaptive_avg_pool2d_grad = {
-    .name = "AdaptiveAvgPool2dGrad",
-    SONDE__OPERANDS(window, 1, 1, 1),
-    .infer = adaptive_grad_infer,
-    SONDE__REFERENCE(adaptive_avg_pool2d_grad_run),
-    .halves = SONDE__HALVES_TAKEN,
-};
+SONDE__OP(adaptive_avg_pool2d_grad, "AdaptiveAvgPool2dGrad", window, 1, 1, 1,
+          .infer = adaptive_grad_infer, SONDE__REFERENCE(adaptive_avg_pool2d_grad_run),
+          .halves = SONDE__HALVES_TAKEN);
 
-const sonde__op_layer sonde__layer_avg_pool2d = {
-    .name = "avg_pool2d",
-    .kind = &sonde__op_avg_pool2d,
-    .inputs = 1,
-    .fields = {SONDE__FIELD("kernel_size", SONDE__FIELD_PAIR, window.kernel, (double)NAN,
-                            1, 1 << 20),
-               {.key = "stride",
-                .kind = SONDE__FIELD_PAIR,
-                .offset = offsetof(sonde__op_attrs, window.stride),
-                .least = 1,
-                .most = 1 << 20,
-                .fallback_text = "kernel_size"},
-               SONDE__FIELD("padding", SONDE__FIELD_PAIR, window.padding, 0, 0, 1 << 20),
-               SONDE__FIELD("count_include_pad", SONDE__FIELD_FLAG, window.include_pad,
-                            1.0, 0, 1)},
-    .help = "the mean of each window",
-};
+SONDE__LAYER(avg_pool2d, avg_pool2d, 1, "the mean of each window",
+             .fields = {SONDE__FIELD("kernel_size", SONDE__FIELD_PAIR, window.kernel,
+                                     (double)NAN, 1, 1 << 20),
+                        {.key = "stride",
+                         .kind = SONDE__FIELD_PAIR,
+                         .offset = offsetof(sonde__op_attrs, window.stride),
+                         .least = 1,
+                         .most = 1 << 20,
+                         .fallback_text = "kernel_size"},
+                        SONDE__FIELD("padding", SONDE__FIELD_PAIR, window.padding, 0, 0,
+                                     1 << 20),
+                        SONDE__FIELD("count_include_pad", SONDE__FIELD_FLAG,
+                                     window.include_pad, 1.0, 0, 1)});
 
-const sonde__op_layer sonde__layer_adaptive_avg_pool2d = {
-    .name = "adaptive_avg_pool2d",
-    .kind = &sonde__op_adaptive_avg_pool2d,
-    .inputs = 1,
-    .fields = {SONDE__FIELD("output_size", SONDE__FIELD_PAIR, window.kernel, (double)NAN,
-                            1, 1 << 20)},
-    .help = "the mean of each of output_size windows",
-};
+SONDE__LAYER(adaptive_avg_pool2d, adaptive_avg_pool2d, 1,
+             "the mean of each of output_size windows",
+             .fields = {SONDE__FIELD("output_size", SONDE__FIELD_PAIR, window.kernel,
+                                     (double)NAN, 1, 1 << 20)});

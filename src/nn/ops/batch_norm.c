@@ -34,7 +34,6 @@
  */
 #include "base/fail.h"
 #include "nn/kernels/fast.h"
-#include "nn/kernels/half_ops.h"
 #include "nn/ops/common.h"
 #include "nn/ops/layer_row.h"
 
@@ -197,19 +196,11 @@ static void batch_norm_track(sonde__op_graph *graph, const sonde__op_attrs *attr
     }
 }
 
-const sonde__op_kind sonde__op_batch_norm = {
-    .name = "BatchNorm",
-    SONDE__OPERANDS(norm, 1, 6, 3),
-    .out_names = {NULL, "Mean", "Variance"},
-    .infer = batch_norm_infer,
-    .gradient = batch_norm_gradient,
-    .track = batch_norm_track,
-    SONDE__REFERENCE(batch_norm_run),
-    .fast = sonde__kernel_batch_norm_fast,
-    .halves = SONDE__HALVES_LED,
-    .half_kernels = sonde__kernel_batch_norm_half,
-    .optional_out = 6,
-};
+SONDE__OP(batch_norm, "BatchNorm", norm, 1, 6, 3, .out_names = {NULL, "Mean", "Variance"},
+          .infer = batch_norm_infer, .gradient = batch_norm_gradient,
+          .track = batch_norm_track, SONDE__REFERENCE(batch_norm_run),
+          .fast = sonde__kernel_batch_norm_fast, .halves = SONDE__HALVES_LED,
+          .half_kernels = sonde__kernel_batch_norm_half, .optional_out = 6);
 
 /* --- and ReLU ------------------------------------------------------------------------- */
 
@@ -240,17 +231,11 @@ static void batch_norm_relu_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-const sonde__op_kind sonde__op_batch_norm_relu = {
-    .name = "BatchNormRelu",
-    SONDE__OPERANDS(norm, 1, 6, 4),
-    .out_names = {NULL, "Mean", "Variance", "Relu"},
-    .infer = batch_norm_relu_infer,
-    SONDE__REFERENCE(batch_norm_relu_run),
-    .fast = sonde__kernel_batch_norm_relu_fast,
-    .halves = SONDE__HALVES_LED,
-    .half_kernels = sonde__kernel_batch_norm_relu_half,
-    .optional_out = 7,
-};
+SONDE__OP(batch_norm_relu, "BatchNormRelu", norm, 1, 6, 4,
+          .out_names = {NULL, "Mean", "Variance", "Relu"}, .infer = batch_norm_relu_infer,
+          SONDE__REFERENCE(batch_norm_relu_run),
+          .fast = sonde__kernel_batch_norm_relu_fast, .halves = SONDE__HALVES_LED,
+          .half_kernels = sonde__kernel_batch_norm_relu_half, .optional_out = 7);
 
 /* --- running statistics --------------------------------------------------------------- */
 
@@ -303,14 +288,9 @@ static void batch_norm_track_run(const sonde__op_call *call, int part, int parts
     }
 }
 
-const sonde__op_kind sonde__op_batch_norm_track = {
-    .name = "BatchNormTrack",
-    SONDE__OPERANDS(norm, 5, 5, 3),
-    .out_names = {NULL, "RunningVar", "Batches"},
-    .infer = batch_norm_track_infer,
-    SONDE__REFERENCE(batch_norm_track_run),
-    .alias = {1, 2, 3},
-};
+SONDE__OP(batch_norm_track, "BatchNormTrack", norm, 5, 5, 3,
+          .out_names = {NULL, "RunningVar", "Batches"}, .infer = batch_norm_track_infer,
+          SONDE__REFERENCE(batch_norm_track_run), .alias = {1, 2, 3});
 
 /* --- gradient ------------------------------------------------------------------------- */
 
@@ -373,16 +353,11 @@ static void batch_norm_grad_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-const sonde__op_kind sonde__op_batch_norm_grad = {
-    .name = "BatchNormGrad",
-    SONDE__OPERANDS(norm, 4, 5, 3),
-    .out_names = {NULL, "GradWeight", "GradBias"},
-    .infer = batch_norm_grad_infer,
-    SONDE__REFERENCE(batch_norm_grad_run),
-    .fast = sonde__kernel_batch_norm_grad_fast,
-    .halves = SONDE__HALVES_TAKEN,
-    .half_kernels = sonde__kernel_batch_norm_grad_half,
-};
+SONDE__OP(batch_norm_grad, "BatchNormGrad", norm, 4, 5, 3,
+          .out_names = {NULL, "GradWeight", "GradBias"}, .infer = batch_norm_grad_infer,
+          SONDE__REFERENCE(batch_norm_grad_run),
+          .fast = sonde__kernel_batch_norm_grad_fast, .halves = SONDE__HALVES_TAKEN,
+          .half_kernels = sonde__kernel_batch_norm_grad_half);
 
 /* --- layers --------------------------------------------------------------------------- */
 
@@ -409,10 +384,11 @@ static int norm_params(const sonde__op_shape *x, const sonde__op_attrs *attrs,
     return count;
 }
 
-const sonde__op_layer sonde__layer_batch_norm = {
-    .name = "batch_norm",
-    .kind = &sonde__op_batch_norm,
-    .inputs = 1,
+SONDE__LAYER(
+    batch_norm, batch_norm, 1,
+    "(x - mean) / sqrt(variance + eps) of each channel, times weight, plus bias; "
+    "mean and variance are the batch's in training, otherwise the running ones; "
+    "momentum none: their mean",
     .fields = {SONDE__FIELD("eps", SONDE__FIELD_NUMBER, norm.eps, 1e-5, 0,
                             (double)INFINITY),
                {.key = "momentum",
@@ -425,8 +401,4 @@ const sonde__op_layer sonde__layer_batch_norm = {
                SONDE__FIELD("affine", SONDE__FIELD_FLAG, norm.affine, 1.0, 0, 1),
                SONDE__FIELD("track_running_stats", SONDE__FIELD_FLAG, norm.track, 1.0, 0,
                             1)},
-    .help = "(x - mean) / sqrt(variance + eps) of each channel, times weight, plus bias; "
-            "mean and variance are the batch's in training, otherwise the running ones; "
-            "momentum none: their mean",
-    .params = norm_params,
-};
+    .params = norm_params);

@@ -20,7 +20,7 @@
  * attrs: cast, labels.
  */
 #include "base/fail.h"
-#include "nn/kernels/half_ops.h"
+#include "nn/kernels/fast.h"
 #include "nn/ops/common.h"
 #include "nn/ops/layer_row.h"
 
@@ -102,24 +102,13 @@ static void cast_gradient(const sonde__op_gradient_context *context)
                                                          &attrs, context->grad_out, 1);
 }
 
-const sonde__op_kind sonde__op_cast = {
-    .name = "Cast",
-    SONDE__OPERANDS(cast, 1, 1, 1),
-    .infer = cast_infer,
-    .gradient = cast_gradient,
-    SONDE__REFERENCE(cast_run),
-    .halves = SONDE__HALVES_KEPT,
-    .half_kernels = sonde__kernel_cast_half,
-};
+SONDE__OP(cast, "Cast", cast, 1, 1, 1, .infer = cast_infer, .gradient = cast_gradient,
+          SONDE__REFERENCE(cast_run), .halves = SONDE__HALVES_KEPT,
+          .half_kernels = sonde__kernel_cast_half);
 
-const sonde__op_layer sonde__layer_to = {
-    .name = "to",
-    .kind = &sonde__op_cast,
-    .inputs = 1,
-    .fields = {SONDE__FIELD_CHOICE("dtype", cast.to, "float32", "int64", "bool",
-                                   "bfloat16", "float16")},
-    .help = "the same numbers in another dtype",
-};
+SONDE__LAYER(to, cast, 1, "the same numbers in another dtype",
+             .fields = {SONDE__FIELD_CHOICE("dtype", cast.to, "float32", "int64", "bool",
+                                            "bfloat16", "float16")});
 
 /* === one hot ======================================================================== */
 
@@ -146,12 +135,8 @@ static void number_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-const sonde__op_kind sonde__op_number = {
-    .name = "Number",
-    SONDE__OPERANDS(none, 1, 1, 1),
-    .infer = number_infer,
-    SONDE__REFERENCE(number_run),
-};
+SONDE__OP(number, "Number", none, 1, 1, 1, .infer = number_infer,
+          SONDE__REFERENCE(number_run));
 
 static sonde_err one_hot_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                sonde_diag *diag)
@@ -197,19 +182,10 @@ static bool one_hot_ids(const sonde__op_call *call, int operand, sonde__op_ids *
     return operand == 0;
 }
 
-const sonde__op_kind sonde__op_one_hot = {
-    .name = "OneHot",
-    SONDE__OPERANDS(labels, 1, 1, 1),
-    .infer = one_hot_infer,
-    SONDE__REFERENCE(one_hot_run),
-    .ids = one_hot_ids,
-};
+SONDE__OP(one_hot, "OneHot", labels, 1, 1, 1, .infer = one_hot_infer,
+          SONDE__REFERENCE(one_hot_run), .ids = one_hot_ids);
 
-const sonde__op_layer sonde__layer_one_hot = {
-    .name = "one_hot",
-    .kind = &sonde__op_one_hot,
-    .inputs = 1,
-    .fields = {SONDE__FIELD("num_classes", SONDE__FIELD_WHOLE, labels.classes,
-                            (double)NAN, 1, 1 << 24)},
-    .help = "1 at the place x (int64) of num_classes, else 0; float32",
-};
+SONDE__LAYER(one_hot, one_hot, 1,
+             "1 at the place x (int64) of num_classes, else 0; float32",
+             .fields = {SONDE__FIELD("num_classes", SONDE__FIELD_WHOLE, labels.classes,
+                                     (double)NAN, 1, 1 << 24)});

@@ -17,7 +17,7 @@
  * for all. x of one dimension has one channel.
  */
 #include "nn/ops/common.h"
-#include "nn/kernels/half_ops.h"
+#include "nn/kernels/fast.h"
 #include "base/fail.h"
 #include "nn/ops/layer_row.h"
 
@@ -126,16 +126,10 @@ static void channel_add_gradient(const sonde__op_gradient_context *context)
     }
 }
 
-const sonde__op_kind sonde__op_channel_add = {
-    .name = "ChannelAdd",
-    SONDE__OPERANDS(none, 2, 2, 1),
-    .infer = channel_add_infer,
-    .gradient = channel_add_gradient,
-    SONDE__REFERENCE(channel_add_run),
-    .fast = channel_add_fast,
-    .halves = SONDE__HALVES_LED,
-    .half_kernels = sonde__kernel_channel_add_half,
-};
+SONDE__OP(channel_add, "ChannelAdd", none, 2, 2, 1, .infer = channel_add_infer,
+          .gradient = channel_add_gradient, SONDE__REFERENCE(channel_add_run),
+          .fast = channel_add_fast, .halves = SONDE__HALVES_LED,
+          .half_kernels = sonde__kernel_channel_add_half);
 
 /* === prelu ========================================================================== */
 
@@ -182,13 +176,8 @@ static void prelu_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-const sonde__op_kind sonde__op_prelu = {
-    .name = "PRelu",
-    SONDE__OPERANDS(none, 2, 2, 1),
-    .infer = prelu_infer,
-    .backward = {&sonde__op_prelu_grad, "d01"},
-    SONDE__REFERENCE(prelu_run),
-};
+SONDE__OP(prelu, "PRelu", none, 2, 2, 1, .infer = prelu_infer,
+          .backward = {&sonde__op_prelu_grad, "d01"}, SONDE__REFERENCE(prelu_run));
 
 static sonde_err prelu_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                   sonde_diag *diag)
@@ -223,13 +212,8 @@ static void prelu_grad_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-const sonde__op_kind sonde__op_prelu_grad = {
-    .name = "PReluGrad",
-    SONDE__OPERANDS(none, 3, 3, 2),
-    .out_names = {NULL, "GradWeight"},
-    .infer = prelu_grad_infer,
-    SONDE__REFERENCE(prelu_grad_run),
-};
+SONDE__OP(prelu_grad, "PReluGrad", none, 3, 3, 2, .out_names = {NULL, "GradWeight"},
+          .infer = prelu_grad_infer, SONDE__REFERENCE(prelu_grad_run));
 
 static int prelu_params(const sonde__op_shape *x, const sonde__op_attrs *attrs,
                         sonde__op_param params[SONDE__MAX_PARAMS])
@@ -243,12 +227,8 @@ static int prelu_params(const sonde__op_shape *x, const sonde__op_attrs *attrs,
     return 1;
 }
 
-const sonde__op_layer sonde__layer_prelu = {
-    .name = "prelu",
-    .kind = &sonde__op_prelu,
-    .inputs = 1,
-    .fields = {SONDE__FIELD("num_parameters", SONDE__FIELD_WHOLE, slopes.count, 1.0, 1,
-                            1 << 24)},
-    .help = "x, or weight x below 0; num_parameters is 1 or the number of channels",
-    .params = prelu_params,
-};
+SONDE__LAYER(prelu, prelu, 1,
+             "x, or weight x below 0; num_parameters is 1 or the number of channels",
+             .fields = {SONDE__FIELD("num_parameters", SONDE__FIELD_WHOLE, slopes.count,
+                                     1.0, 1, 1 << 24)},
+             .params = prelu_params);

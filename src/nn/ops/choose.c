@@ -118,12 +118,8 @@ static void compare_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-const sonde__op_kind sonde__op_compare = {
-    .name = "Compare",
-    SONDE__OPERANDS(choose, 2, 2, 1),
-    .infer = compare_infer,
-    SONDE__REFERENCE(compare_run, .parts = choose_parts),
-};
+SONDE__OP(compare, "Compare", choose, 2, 2, 1, .infer = compare_infer,
+          SONDE__REFERENCE(compare_run, .parts = choose_parts));
 
 /* --- conditions ----------------------------------------------------------------------- */
 
@@ -189,13 +185,8 @@ static void where_gradient(const sonde__op_gradient_context *context)
     }
 }
 
-const sonde__op_kind sonde__op_where = {
-    .name = "Where",
-    SONDE__OPERANDS(none, 3, 3, 1),
-    .infer = where_infer,
-    .gradient = where_gradient,
-    SONDE__REFERENCE(where_run, .parts = choose_parts),
-};
+SONDE__OP(where, "Where", none, 3, 3, 1, .infer = where_infer, .gradient = where_gradient,
+          SONDE__REFERENCE(where_run, .parts = choose_parts));
 
 /* --- masked fill ---------------------------------------------------------------------- */
 
@@ -239,13 +230,9 @@ static void masked_fill_gradient(const sonde__op_gradient_context *context)
     }
 }
 
-const sonde__op_kind sonde__op_masked_fill = {
-    .name = "MaskedFill",
-    SONDE__OPERANDS(choose, 2, 2, 1),
-    .infer = masked_fill_infer,
-    .gradient = masked_fill_gradient,
-    SONDE__REFERENCE(masked_fill_run, .parts = choose_parts),
-};
+SONDE__OP(masked_fill, "MaskedFill", choose, 2, 2, 1, .infer = masked_fill_infer,
+          .gradient = masked_fill_gradient,
+          SONDE__REFERENCE(masked_fill_run, .parts = choose_parts));
 
 /* --- layers --------------------------------------------------------------------------- */
 
@@ -271,18 +258,7 @@ const sonde__op_layer sonde__layer_le = COMPARISON("le", LESS_EQUAL, "a ≤ b, a
 const sonde__op_layer sonde__layer_gt = COMPARISON("gt", GREATER, "a > b, as bool");
 const sonde__op_layer sonde__layer_ge = COMPARISON("ge", GREATER_EQUAL, "a ≥ b, as bool");
 
-const sonde__op_layer sonde__layer_where = {
-    .name = "where",
-    .kind = &sonde__op_where,
-    .inputs = 3,
-    .fields = {{0}},
-    .help = "b where the condition a holds, else c",
-};
+SONDE__LAYER(where, where, 3, "b where the condition a holds, else c");
 
-const sonde__op_layer sonde__layer_masked_fill = {
-    .name = "masked_fill",
-    .kind = &sonde__op_masked_fill,
-    .inputs = 2,
-    .fields = {SONDE__FIELD_ANY("value", choose.value, (double)NAN)},
-    .help = "value where the mask b is not 0, else a",
-};
+SONDE__LAYER(masked_fill, masked_fill, 2, "value where the mask b is not 0, else a",
+             .fields = {SONDE__FIELD_ANY("value", choose.value, (double)NAN)});

@@ -19,6 +19,12 @@
     .fields = &sonde__op_fields_##family, .in_min = (least), .in_max = (most),           \
     .out_count = (outputs)
 
+/* A row of the op table, which the build finds: the kind sonde__op_<op>, its title, the
+ * family of its attrs, and as SONDE__OPERANDS; then its other fields. */
+#define SONDE__OP(op, title, family, least, most, outputs, ...)                          \
+    const sonde__op_kind sonde__op_##op = {                                              \
+        .name = (title), SONDE__OPERANDS(family, least, most, outputs), __VA_ARGS__}
+
 /* --- checks for shape rules; all fill diag with found and expected ------------------ */
 
 enum { SONDE__SHAPE_TEXT = 192, SONDE__MAX_EXTENT = 1 << 24 };

@@ -104,32 +104,16 @@ static value build_normalize(builder *b, sonde__op_attrs *attrs, const value *in
 #define KEEP SONDE__FIELD("keepdim", SONDE__FIELD_FLAG, vectors.keep_dims, 0.0, 0, 1)
 #define MARGIN(fallback) SONDE__FIELD_ANY("margin", vectors.margin, fallback)
 
-const sonde__op_layer sonde__layer_cosine_similarity = {
-    .name = "cosine_similarity",
-    .kind = &sonde__op_div,
-    .inputs = 2,
-    .fields = {DIM(1.0), EPS(1e-8)},
-    .help = "the cosine of the angle of a and b along dim; lengths are at least eps",
-    .build = build_similarity,
-};
+SONDE__LAYER(cosine_similarity, div, 2,
+             "the cosine of the angle of a and b along dim; lengths are at least eps",
+             .fields = {DIM(1.0), EPS(1e-8)}, .build = build_similarity);
 
-const sonde__op_layer sonde__layer_pairwise_distance = {
-    .name = "pairwise_distance",
-    .kind = &sonde__op_sqrt,
-    .inputs = 2,
-    .fields = {EPS(1e-6), KEEP},
-    .help = "the length of a - b + eps along the last dimension",
-    .build = build_distance,
-};
+SONDE__LAYER(pairwise_distance, sqrt, 2,
+             "the length of a - b + eps along the last dimension",
+             .fields = {EPS(1e-6), KEEP}, .build = build_distance);
 
-const sonde__op_layer sonde__layer_normalize = {
-    .name = "normalize",
-    .kind = &sonde__op_div,
-    .inputs = 1,
-    .fields = {DIM(1.0), EPS(1e-12)},
-    .help = "x by its length along dim, which is at least eps",
-    .build = build_normalize,
-};
+SONDE__LAYER(normalize, div, 1, "x by its length along dim, which is at least eps",
+             .fields = {DIM(1.0), EPS(1e-12)}, .build = build_normalize);
 
 /* --- losses of three values ----------------------------------------------------------- */
 
@@ -189,38 +173,23 @@ static value build_triplet(builder *b, sonde__op_attrs *attrs, const value *in)
                     0.0F);
 }
 
-const sonde__op_layer sonde__layer_margin_ranking_loss = {
-    .name = "margin_ranking_loss",
-    .kind = &sonde__op_clamp,
-    .inputs = 3,
-    .reduces = true,
-    .fields = {MARGIN(0.0), SONDE__FIELD_REDUCTION},
-    .help = "max(0, margin - c (a - b)), with c 1 or -1",
-    .build = build_ranking,
-};
+SONDE__LAYER(margin_ranking_loss, clamp, 3, "max(0, margin - c (a - b)), with c 1 or -1",
+             .reduces = true, .fields = {MARGIN(0.0), SONDE__FIELD_REDUCTION},
+             .build = build_ranking);
 
-const sonde__op_layer sonde__layer_cosine_embedding_loss = {
-    .name = "cosine_embedding_loss",
-    .kind = &sonde__op_where,
-    .inputs = 3,
-    .reduces = true,
-    .fields = {MARGIN(0.0), SONDE__FIELD_REDUCTION},
-    .help = "1 - cos of a and b where c is 1, max(0, cos - margin) where c is -1",
-    .build = build_cosine_loss,
-};
+SONDE__LAYER(cosine_embedding_loss, where, 3,
+             "1 - cos of a and b where c is 1, max(0, cos - margin) where c is -1",
+             .reduces = true, .fields = {MARGIN(0.0), SONDE__FIELD_REDUCTION},
+             .build = build_cosine_loss);
 
-const sonde__op_layer sonde__layer_triplet_margin_loss = {
-    .name = "triplet_margin_loss",
-    .kind = &sonde__op_clamp,
-    .inputs = 3,
-    .reduces = true,
-    .fields = {MARGIN(1.0), EPS(1e-6),
-               SONDE__FIELD("swap", SONDE__FIELD_FLAG, vectors.swap, 0.0, 0, 1),
-               SONDE__FIELD_REDUCTION},
-    .help = "max(0, margin + the distance of a and b - that of a and c); swap: the "
-            "smaller of those of a and c and of b and c",
-    .build = build_triplet,
-};
+SONDE__LAYER(triplet_margin_loss, clamp, 3,
+             "max(0, margin + the distance of a and b - that of a and c); swap: the "
+             "smaller of those of a and c and of b and c",
+             .reduces = true,
+             .fields = {MARGIN(1.0), EPS(1e-6),
+                        SONDE__FIELD("swap", SONDE__FIELD_FLAG, vectors.swap, 0.0, 0, 1),
+                        SONDE__FIELD_REDUCTION},
+             .build = build_triplet);
 
 /* --- few ops -------------------------------------------------------------------------- */
 
@@ -305,50 +274,21 @@ static value build_std(builder *b, sonde__op_attrs *attrs, const value *in)
     return root_of(b, variance(b, attrs, in[0]));
 }
 
-const sonde__op_layer sonde__layer_glu = {
-    .name = "glu",
-    .kind = &sonde__op_mul,
-    .inputs = 1,
-    .fields = {DIM(-1.0)},
-    .help = "the first half along dim times the sigmoid of the second",
-    .build = build_glu,
-};
+SONDE__LAYER(glu, mul, 1, "the first half along dim times the sigmoid of the second",
+             .fields = {DIM(-1.0)}, .build = build_glu);
 
-const sonde__op_layer sonde__layer_softmin = {
-    .name = "softmin",
-    .kind = &sonde__op_softmax,
-    .inputs = 1,
-    .fields = {DIM((double)NAN)},
-    .help = "softmax(-x) along dim",
-    .build = build_softmin,
-};
+SONDE__LAYER(softmin, softmax, 1, "softmax(-x) along dim", .fields = {DIM((double)NAN)},
+             .build = build_softmin);
 
-const sonde__op_layer sonde__layer_logsumexp = {
-    .name = "logsumexp",
-    .kind = &sonde__op_log,
-    .inputs = 1,
-    .fields = {DIM((double)NAN), KEEP},
-    .help = "the logarithm of the sum of exp(x) along dim",
-    .build = build_logsumexp,
-};
+SONDE__LAYER(logsumexp, log, 1, "the logarithm of the sum of exp(x) along dim",
+             .fields = {DIM((double)NAN), KEEP}, .build = build_logsumexp);
 
 #define CORRECTION                                                                       \
     SONDE__FIELD("correction", SONDE__FIELD_WHOLE, vectors.correction, 1.0, 0, 1)
 
-const sonde__op_layer sonde__layer_var = {
-    .name = "var",
-    .kind = &sonde__op_reduce,
-    .inputs = 1,
-    .fields = {DIM((double)NAN), CORRECTION, KEEP},
-    .help = "the sum of squared differences from the mean along dim, by n - correction",
-    .build = build_var,
-};
+SONDE__LAYER(var, reduce, 1,
+             "the sum of squared differences from the mean along dim, by n - correction",
+             .fields = {DIM((double)NAN), CORRECTION, KEEP}, .build = build_var);
 
-const sonde__op_layer sonde__layer_std = {
-    .name = "std",
-    .kind = &sonde__op_sqrt,
-    .inputs = 1,
-    .fields = {DIM((double)NAN), CORRECTION, KEEP},
-    .help = "the square root of var",
-    .build = build_std,
-};
+SONDE__LAYER(std, sqrt, 1, "the square root of var",
+             .fields = {DIM((double)NAN), CORRECTION, KEEP}, .build = build_std);

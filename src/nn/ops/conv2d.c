@@ -19,7 +19,6 @@
 #include "nn/ops/common.h"
 #include "base/fail.h"
 #include "nn/kernels/fast.h"
-#include "nn/kernels/half_ops.h"
 
 #include <stdio.h>
 
@@ -132,16 +131,10 @@ static void conv2d_gradient(const sonde__op_gradient_context *context)
     }
 }
 
-const sonde__op_kind sonde__op_conv2d = {
-    .name = "Conv2d",
-    SONDE__OPERANDS(window, 2, 3, 1),
-    .infer = conv2d_infer,
-    .gradient = conv2d_gradient,
-    SONDE__REFERENCE(conv2d_run),
-    .fast = sonde__kernel_conv2d_fast,
-    .halves = SONDE__HALVES_MADE,
-    .half_kernels = sonde__kernel_conv2d_half,
-};
+SONDE__OP(conv2d, "Conv2d", window, 2, 3, 1, .infer = conv2d_infer,
+          .gradient = conv2d_gradient, SONDE__REFERENCE(conv2d_run),
+          .fast = sonde__kernel_conv2d_fast, .halves = SONDE__HALVES_MADE,
+          .half_kernels = sonde__kernel_conv2d_half);
 
 /* --- gradient of the input ---------------------------------------------------------- */
 
@@ -199,15 +192,10 @@ static void conv2d_grad_input_run(const sonde__op_call *call, int part, int part
     sonde__op_store_all(call, grad_input_at);
 }
 
-const sonde__op_kind sonde__op_conv2d_grad_input = {
-    .name = "Conv2dGradInput",
-    SONDE__OPERANDS(window, 2, 2, 1),
-    .infer = conv2d_grad_input_infer,
-    SONDE__REFERENCE(conv2d_grad_input_run),
-    .fast = sonde__kernel_conv2d_grad_input_fast,
-    .halves = SONDE__HALVES_MADE,
-    .half_kernels = sonde__kernel_conv2d_grad_input_half,
-};
+SONDE__OP(conv2d_grad_input, "Conv2dGradInput", window, 2, 2, 1,
+          .infer = conv2d_grad_input_infer, SONDE__REFERENCE(conv2d_grad_input_run),
+          .fast = sonde__kernel_conv2d_grad_input_fast, .halves = SONDE__HALVES_MADE,
+          .half_kernels = sonde__kernel_conv2d_grad_input_half);
 
 /* --- gradient of the weight --------------------------------------------------------- */
 
@@ -265,15 +253,10 @@ static void conv2d_grad_weight_run(const sonde__op_call *call, int part, int par
     sonde__op_store_all(call, grad_weight_at);
 }
 
-const sonde__op_kind sonde__op_conv2d_grad_weight = {
-    .name = "Conv2dGradWeight",
-    SONDE__OPERANDS(window, 2, 2, 1),
-    .infer = conv2d_grad_weight_infer,
-    SONDE__REFERENCE(conv2d_grad_weight_run),
-    .fast = sonde__kernel_conv2d_grad_weight_fast,
-    .halves = SONDE__HALVES_MADE,
-    .half_kernels = sonde__kernel_conv2d_grad_weight_half,
-};
+SONDE__OP(conv2d_grad_weight, "Conv2dGradWeight", window, 2, 2, 1,
+          .infer = conv2d_grad_weight_infer, SONDE__REFERENCE(conv2d_grad_weight_run),
+          .fast = sonde__kernel_conv2d_grad_weight_fast, .halves = SONDE__HALVES_MADE,
+          .half_kernels = sonde__kernel_conv2d_grad_weight_half);
 
 /* --- transposed --------------------------------------------------------------------- */
 
@@ -355,13 +338,8 @@ static void conv_transpose2d_gradient(const sonde__op_gradient_context *context)
     }
 }
 
-const sonde__op_kind sonde__op_conv_transpose2d = {
-    .name = "ConvTranspose2d",
-    SONDE__OPERANDS(window, 2, 2, 1),
-    .infer = conv_transpose2d_infer,
-    .gradient = conv_transpose2d_gradient,
-    SONDE__REFERENCE(conv_transpose2d_run),
-    .fast = sonde__kernel_conv2d_grad_input_fast,
-    .halves = SONDE__HALVES_MADE,
-    .half_kernels = sonde__kernel_conv_transpose2d_half,
-};
+SONDE__OP(conv_transpose2d, "ConvTranspose2d", window, 2, 2, 1,
+          .infer = conv_transpose2d_infer, .gradient = conv_transpose2d_gradient,
+          SONDE__REFERENCE(conv_transpose2d_run),
+          .fast = sonde__kernel_conv2d_grad_input_fast, .halves = SONDE__HALVES_MADE,
+          .half_kernels = sonde__kernel_conv_transpose2d_half);

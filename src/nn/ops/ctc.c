@@ -206,15 +206,9 @@ static bool ctc_loss_ids(const sonde__op_call *call, int operand, sonde__op_ids 
     return operand == 2 || operand == 3;
 }
 
-const sonde__op_kind sonde__op_ctc_loss = {
-    .name = "CtcLoss",
-    SONDE__OPERANDS(ctc, 4, 4, 2),
-    .out_names = {NULL, "Paths"},
-    .infer = ctc_loss_infer,
-    .backward = {&sonde__op_ctc_loss_grad, "d0123B"},
-    SONDE__REFERENCE(ctc_loss_run, .parts = sample_parts),
-    .ids = ctc_loss_ids,
-};
+SONDE__OP(ctc_loss, "CtcLoss", ctc, 4, 4, 2, .out_names = {NULL, "Paths"},
+          .infer = ctc_loss_infer, .backward = {&sonde__op_ctc_loss_grad, "d0123B"},
+          SONDE__REFERENCE(ctc_loss_run, .parts = sample_parts), .ids = ctc_loss_ids);
 
 /* --- gradient ------------------------------------------------------------------------- */
 
@@ -298,12 +292,9 @@ static void ctc_loss_grad_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-const sonde__op_kind sonde__op_ctc_loss_grad = {
-    .name = "CtcLossGrad",
-    SONDE__OPERANDS(ctc, 6, 6, 1),
-    .infer = ctc_loss_grad_infer,
-    SONDE__REFERENCE(ctc_loss_grad_run, .scratch = beta_scratch, .parts = sample_parts),
-};
+SONDE__OP(ctc_loss_grad, "CtcLossGrad", ctc, 6, 6, 1, .infer = ctc_loss_grad_infer,
+          SONDE__REFERENCE(ctc_loss_grad_run, .scratch = beta_scratch,
+                           .parts = sample_parts));
 
 /* --- the layer ------------------------------------------------------------------------ */
 
@@ -315,17 +306,13 @@ static sonde__op_value build_ctc(const sonde__op_builder *builder, sonde__op_att
     return builder->emit(builder, &sonde__op_ctc_loss, attrs, in, 4);
 }
 
-const sonde__op_layer sonde__layer_ctc_loss = {
-    .name = "ctc_loss",
-    .kind = &sonde__op_ctc_loss,
-    .inputs = 4,
+SONDE__LAYER(
+    ctc_loss, ctc_loss, 4,
+    "connectionist temporal classification of log-probabilities (T, N, C), targets "
+    "(N, S), and the lengths (N) of both",
     .reduces = true,
     .fields = {SONDE__FIELD("blank", SONDE__FIELD_WHOLE, ctc.blank, 0.0, 0, 1e9),
                SONDE__FIELD("zero_infinity", SONDE__FIELD_FLAG, ctc.zero_infinity, 0.0, 0,
                             1),
                SONDE__FIELD_REDUCTION},
-    .help =
-        "connectionist temporal classification of log-probabilities (T, N, C), targets "
-        "(N, S), and the lengths (N) of both",
-    .build = build_ctc,
-};
+    .build = build_ctc);

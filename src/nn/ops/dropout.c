@@ -93,25 +93,13 @@ static void dropout_grad_run(const sonde__op_call *call, int part, int parts)
     dropout_run(call, part, parts);
 }
 
-const sonde__op_kind sonde__op_dropout = {
-    .name = "Dropout",
-    SONDE__OPERANDS(none, 1, 1, 1),
-    .infer = sonde__op_infer_alike,
-    .backward = {&sonde__op_dropout_grad, "d"},
-    SONDE__REFERENCE(dropout_run, .parts = dropout_parts),
-};
+SONDE__OP(dropout, "Dropout", none, 1, 1, 1, .infer = sonde__op_infer_alike,
+          .backward = {&sonde__op_dropout_grad, "d"},
+          SONDE__REFERENCE(dropout_run, .parts = dropout_parts));
 
-const sonde__op_kind sonde__op_dropout_grad = {
-    .name = "DropoutGrad",
-    SONDE__OPERANDS(none, 1, 1, 1),
-    .infer = sonde__op_infer_alike,
-    SONDE__REFERENCE(dropout_grad_run, .parts = dropout_parts),
-};
+SONDE__OP(dropout_grad, "DropoutGrad", none, 1, 1, 1, .infer = sonde__op_infer_alike,
+          SONDE__REFERENCE(dropout_grad_run, .parts = dropout_parts));
 
-const sonde__op_layer sonde__layer_dropout = {
-    .name = "dropout",
-    .kind = &sonde__op_dropout,
-    .inputs = 1,
-    .fields = {SONDE__FIELD("p", SONDE__FIELD_NUMBER, p, 0.5, 0, 1)},
-    .help = "training: x / (1 - p), or 0 with probability p; otherwise x",
-};
+SONDE__LAYER(dropout, dropout, 1,
+             "training: x / (1 - p), or 0 with probability p; otherwise x",
+             .fields = {SONDE__FIELD("p", SONDE__FIELD_NUMBER, p, 0.5, 0, 1)});

@@ -14,7 +14,6 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "nn/kernels/fast.h"
-#include "nn/kernels/half_ops.h"
 
 bool sonde__op_broadcasts_to(const sonde__op_shape *source, const sonde__op_shape *target)
 {
@@ -106,16 +105,9 @@ static void add_gradient(const sonde__op_gradient_context *context)
     }
 }
 
-const sonde__op_kind sonde__op_add = {
-    .name = "Add",
-    SONDE__OPERANDS(none, 2, 2, 1),
-    .infer = binary_infer,
-    .gradient = add_gradient,
-    SONDE__REFERENCE(add_run),
-    .fast = sonde__kernel_add_fast,
-    .halves = SONDE__HALVES_KEPT,
-    .half_kernels = sonde__kernel_add_half,
-};
+SONDE__OP(add, "Add", none, 2, 2, 1, .infer = binary_infer, .gradient = add_gradient,
+          SONDE__REFERENCE(add_run), .fast = sonde__kernel_add_fast,
+          .halves = SONDE__HALVES_KEPT, .half_kernels = sonde__kernel_add_half);
 
 static void mul_run(const sonde__op_call *call, int part, int parts)
 {
@@ -144,13 +136,8 @@ static void mul_gradient(const sonde__op_gradient_context *context)
     }
 }
 
-const sonde__op_kind sonde__op_mul = {
-    .name = "Mul",
-    SONDE__OPERANDS(none, 2, 2, 1),
-    .infer = binary_infer,
-    .gradient = mul_gradient,
-    SONDE__REFERENCE(mul_run),
-};
+SONDE__OP(mul, "Mul", none, 2, 2, 1, .infer = binary_infer, .gradient = mul_gradient,
+          SONDE__REFERENCE(mul_run));
 
 /* --- scale -------------------------------------------------------------------------- */
 
@@ -166,14 +153,9 @@ static void scale_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-const sonde__op_kind sonde__op_scale = {
-    .name = "Scale",
-    SONDE__OPERANDS(fill, 1, 1, 1),
-    .infer = sonde__op_infer_alike,
-    .backward = {&sonde__op_scale, "d"},
-    SONDE__REFERENCE(scale_run),
-    .fast = sonde__kernel_scale_fast,
-};
+SONDE__OP(scale, "Scale", fill, 1, 1, 1, .infer = sonde__op_infer_alike,
+          .backward = {&sonde__op_scale, "d"}, SONDE__REFERENCE(scale_run),
+          .fast = sonde__kernel_scale_fast);
 
 /* --- fill --------------------------------------------------------------------------- */
 
@@ -196,12 +178,7 @@ static void fill_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-const sonde__op_kind sonde__op_fill = {
-    .name = "Fill",
-    SONDE__OPERANDS(fill, 0, 0, 1),
-    .infer = fill_infer,
-    SONDE__REFERENCE(fill_run),
-};
+SONDE__OP(fill, "Fill", fill, 0, 0, 1, .infer = fill_infer, SONDE__REFERENCE(fill_run));
 
 /* --- accumulate --------------------------------------------------------------------- */
 
@@ -233,19 +210,12 @@ static void accumulate_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-const sonde__op_kind sonde__op_accumulate = {
-    .name = "Accumulate",
-    SONDE__OPERANDS(fill, 2, 2, 1),
-    .infer = accumulate_infer,
-    SONDE__REFERENCE(accumulate_run),
-    .fast = sonde__kernel_accumulate_fast,
-    .alias = {1},
-};
+SONDE__OP(accumulate, "Accumulate", fill, 2, 2, 1, .infer = accumulate_infer,
+          SONDE__REFERENCE(accumulate_run), .fast = sonde__kernel_accumulate_fast,
+          .alias = {1});
 
 /* --- layers ----------------------------------------------------------------------------- */
 
-const sonde__op_layer sonde__layer_add = {
-    .name = "add", .kind = &sonde__op_add, .inputs = 2, .help = "a + b"};
+SONDE__LAYER(add, add, 2, "a + b");
 
-const sonde__op_layer sonde__layer_mul = {
-    .name = "mul", .kind = &sonde__op_mul, .inputs = 2, .help = "a b"};
+SONDE__LAYER(mul, mul, 2, "a b");

@@ -99,15 +99,9 @@ static bool embedding_ids(const sonde__op_call *call, int operand, sonde__op_ids
     return operand == 0;
 }
 
-const sonde__op_kind sonde__op_embedding = {
-    .name = "Embedding",
-    SONDE__OPERANDS(embedding, 2, 2, 1),
-    .infer = embedding_infer,
-    .backward = {&sonde__op_embedding_grad, "d0", 1, true},
-    SONDE__REFERENCE(embedding_run),
-    .fast = fast_copies,
-    .ids = embedding_ids,
-};
+SONDE__OP(embedding, "Embedding", embedding, 2, 2, 1, .infer = embedding_infer,
+          .backward = {&sonde__op_embedding_grad, "d0", 1, true},
+          SONDE__REFERENCE(embedding_run), .fast = fast_copies, .ids = embedding_ids);
 
 /* --- gradient of the table ------------------------------------------------------------ */
 
@@ -201,13 +195,9 @@ static const sonde__op_kernel *const *fast_sums(void)
     return kernels;
 }
 
-const sonde__op_kind sonde__op_embedding_grad = {
-    .name = "EmbeddingGrad",
-    SONDE__OPERANDS(embedding, 2, 2, 1),
-    .infer = embedding_grad_infer,
-    SONDE__REFERENCE(embedding_grad_run),
-    .fast = fast_sums,
-};
+SONDE__OP(embedding_grad, "EmbeddingGrad", embedding, 2, 2, 1,
+          .infer = embedding_grad_infer, SONDE__REFERENCE(embedding_grad_run),
+          .fast = fast_sums);
 
 /* --- the layer ------------------------------------------------------------------------ */
 
@@ -250,27 +240,23 @@ static sonde__op_value embedding_build(const sonde__op_builder *builder,
     return builder->emit(builder, &sonde__op_embedding, attrs, in, 2);
 }
 
-const sonde__op_layer sonde__layer_embedding = {
-    .name = "embedding",
-    .kind = &sonde__op_embedding,
-    .inputs = 1,
-    .fields = {SONDE__FIELD("num_embeddings", SONDE__FIELD_WHOLE,
-                            embedding.num_embeddings, (double)NAN, 1, 1e9),
-               SONDE__FIELD("embedding_dim", SONDE__FIELD_WHOLE, embedding.width,
-                            (double)NAN, 1, 1e6),
-               {.key = "padding_idx",
-                .kind = SONDE__FIELD_WHOLE,
-                .offset = offsetof(sonde__op_attrs, embedding.padding_idx),
-                .fallback = -1.0,
-                .least = 0,
-                .most = 1e7,
-                .fallback_text = "none"},
-               SONDE__FIELD("std", SONDE__FIELD_NUMBER, embedding.std, 1.0, 0, 1e3)},
-    .help = "row x of the table, for token ids x (int64); initial values are normal, of "
-            "spread std",
-    .params = embedding_params,
-    .build = embedding_build,
-};
+SONDE__LAYER(embedding, embedding, 1,
+             "row x of the table, for token ids x (int64); initial values are normal, of "
+             "spread std",
+             .fields = {SONDE__FIELD("num_embeddings", SONDE__FIELD_WHOLE,
+                                     embedding.num_embeddings, (double)NAN, 1, 1e9),
+                        SONDE__FIELD("embedding_dim", SONDE__FIELD_WHOLE, embedding.width,
+                                     (double)NAN, 1, 1e6),
+                        {.key = "padding_idx",
+                         .kind = SONDE__FIELD_WHOLE,
+                         .offset = offsetof(sonde__op_attrs, embedding.padding_idx),
+                         .fallback = -1.0,
+                         .least = 0,
+                         .most = 1e7,
+                         .fallback_text = "none"},
+                        SONDE__FIELD("std", SONDE__FIELD_NUMBER, embedding.std, 1.0, 0,
+                                     1e3)},
+             .params = embedding_params, .build = embedding_build);
 
 /* --- positions ------------------------------------------------------------------------ */
 
@@ -311,15 +297,11 @@ static sonde__op_value positions_build(const sonde__op_builder *builder,
     return terms[1] == 0 ? 0 : builder->emit(builder, &sonde__op_add, NULL, terms, 2);
 }
 
-const sonde__op_layer sonde__layer_positional_embedding = {
-    .name = "positional_embedding",
-    .kind = &sonde__op_add,
-    .inputs = 1,
-    .fields = {SONDE__FIELD("num_embeddings", SONDE__FIELD_WHOLE,
-                            embedding.num_embeddings, (double)NAN, 1, 1e9),
-               SONDE__FIELD("std", SONDE__FIELD_NUMBER, embedding.std, 1.0, 0, 1e3)},
-    .help = "x (N, T, E) plus row t of a table at position t; at most num_embeddings "
-            "positions",
-    .params = positions_params,
-    .build = positions_build,
-};
+SONDE__LAYER(positional_embedding, add, 1,
+             "x (N, T, E) plus row t of a table at position t; at most num_embeddings "
+             "positions",
+             .fields = {SONDE__FIELD("num_embeddings", SONDE__FIELD_WHOLE,
+                                     embedding.num_embeddings, (double)NAN, 1, 1e9),
+                        SONDE__FIELD("std", SONDE__FIELD_NUMBER, embedding.std, 1.0, 0,
+                                     1e3)},
+             .params = positions_params, .build = positions_build);

@@ -146,14 +146,10 @@ static bool embedding_bag_ids(const sonde__op_call *call, int operand, sonde__op
     return operand == 0;
 }
 
-const sonde__op_kind sonde__op_embedding_bag = {
-    .name = "EmbeddingBag",
-    SONDE__OPERANDS(embedding, 2, 2, 1),
-    .infer = embedding_bag_infer,
-    .backward = {&sonde__op_embedding_bag_grad, "d01", 1, true},
-    SONDE__REFERENCE(embedding_bag_run, .parts = column_parts),
-    .ids = embedding_bag_ids,
-};
+SONDE__OP(embedding_bag, "EmbeddingBag", embedding, 2, 2, 1, .infer = embedding_bag_infer,
+          .backward = {&sonde__op_embedding_bag_grad, "d01", 1, true},
+          SONDE__REFERENCE(embedding_bag_run, .parts = column_parts),
+          .ids = embedding_bag_ids);
 
 /* --- gradient of the table ------------------------------------------------------------ */
 
@@ -228,12 +224,9 @@ static int grad_parts(const sonde__op_call *call, int max)
     return worth < 1.0 ? 1 : worth > (double)max ? max : (int)worth;
 }
 
-const sonde__op_kind sonde__op_embedding_bag_grad = {
-    .name = "EmbeddingBagGrad",
-    SONDE__OPERANDS(embedding, 3, 3, 1),
-    .infer = embedding_bag_grad_infer,
-    SONDE__REFERENCE(embedding_bag_grad_run, .parts = grad_parts),
-};
+SONDE__OP(embedding_bag_grad, "EmbeddingBagGrad", embedding, 3, 3, 1,
+          .infer = embedding_bag_grad_infer,
+          SONDE__REFERENCE(embedding_bag_grad_run, .parts = grad_parts));
 
 /* --- the layer ------------------------------------------------------------------------ */
 
@@ -257,22 +250,18 @@ static int embedding_bag_params(const sonde__op_shape *x, const sonde__op_attrs 
     return 1;
 }
 
-const sonde__op_layer sonde__layer_embedding_bag = {
-    .name = "embedding_bag",
-    .kind = &sonde__op_embedding_bag,
-    .inputs = 1,
-    .fields = {SONDE__FIELD("num_embeddings", SONDE__FIELD_WHOLE,
-                            embedding.num_embeddings, (double)NAN, 1, 1e9),
-               SONDE__FIELD("embedding_dim", SONDE__FIELD_WHOLE, embedding.width,
-                            (double)NAN, 1, 1e6),
-               SONDE__FIELD_CHOICE("mode", embedding.mode, "mean", "sum", "max"),
-               {.key = "padding_idx",
-                .kind = SONDE__FIELD_WHOLE,
-                .offset = offsetof(sonde__op_attrs, embedding.padding_idx),
-                .fallback = -1.0,
-                .least = 0,
-                .most = 1e7,
-                .fallback_text = "none"}},
-    .help = "the mean, sum or maximum of the rows that the ids (N, L) of a bag name",
-    .params = embedding_bag_params,
-};
+SONDE__LAYER(embedding_bag, embedding_bag, 1,
+             "the mean, sum or maximum of the rows that the ids (N, L) of a bag name",
+             .fields = {SONDE__FIELD("num_embeddings", SONDE__FIELD_WHOLE,
+                                     embedding.num_embeddings, (double)NAN, 1, 1e9),
+                        SONDE__FIELD("embedding_dim", SONDE__FIELD_WHOLE, embedding.width,
+                                     (double)NAN, 1, 1e6),
+                        SONDE__FIELD_CHOICE("mode", embedding.mode, "mean", "sum", "max"),
+                        {.key = "padding_idx",
+                         .kind = SONDE__FIELD_WHOLE,
+                         .offset = offsetof(sonde__op_attrs, embedding.padding_idx),
+                         .fallback = -1.0,
+                         .least = 0,
+                         .most = 1e7,
+                         .fallback_text = "none"}},
+             .params = embedding_bag_params);

@@ -78,13 +78,8 @@ static void extreme_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-const sonde__op_kind sonde__op_extreme = {
-    .name = "Extreme",
-    SONDE__OPERANDS(reduce, 1, 1, 1),
-    .infer = extreme_infer,
-    .backward = {&sonde__op_extreme_grad, "d0A"},
-    SONDE__REFERENCE(extreme_run),
-};
+SONDE__OP(extreme, "Extreme", reduce, 1, 1, 1, .infer = extreme_infer,
+          .backward = {&sonde__op_extreme_grad, "d0A"}, SONDE__REFERENCE(extreme_run));
 
 /* dy, x, y */
 static sonde_err extreme_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs,
@@ -129,12 +124,8 @@ static void extreme_grad_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-const sonde__op_kind sonde__op_extreme_grad = {
-    .name = "ExtremeGrad",
-    SONDE__OPERANDS(reduce, 3, 3, 1),
-    .infer = extreme_grad_infer,
-    SONDE__REFERENCE(extreme_grad_run),
-};
+SONDE__OP(extreme_grad, "ExtremeGrad", reduce, 3, 3, 1, .infer = extreme_grad_infer,
+          SONDE__REFERENCE(extreme_grad_run));
 
 /* --- places --------------------------------------------------------------------------- */
 
@@ -182,12 +173,8 @@ static void arg_extreme_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-const sonde__op_kind sonde__op_arg_extreme = {
-    .name = "ArgExtreme",
-    SONDE__OPERANDS(reduce, 1, 1, 1),
-    .infer = arg_extreme_infer,
-    SONDE__REFERENCE(arg_extreme_run),
-};
+SONDE__OP(arg_extreme, "ArgExtreme", reduce, 1, 1, 1, .infer = arg_extreme_infer,
+          SONDE__REFERENCE(arg_extreme_run));
 
 /* --- layers --------------------------------------------------------------------------- */
 

@@ -18,7 +18,6 @@
  */
 #include "nn/ops/common.h"
 #include "nn/kernels/fast.h"
-#include "nn/kernels/half_ops.h"
 
 /* A call of a member op. */
 static sonde__op_call member(const sonde__op_attrs *attrs, int in_count,
@@ -79,17 +78,10 @@ static void conv2d_relu_run(const sonde__op_call *call, int part, int parts)
     run_then_relu(&sonde__op_conv2d, call);
 }
 
-const sonde__op_kind sonde__op_conv2d_relu = {
-    .name = "Conv2dRelu",
-    SONDE__OPERANDS(window, 2, 3, 2),
-    .out_names = {NULL, "Relu"},
-    .optional_out = 1u << 0,
-    .infer = conv2d_relu_infer,
-    SONDE__REFERENCE(conv2d_relu_run),
-    .fast = sonde__kernel_conv2d_relu_fast,
-    .halves = SONDE__HALVES_MADE,
-    .half_kernels = sonde__kernel_conv2d_relu_half,
-};
+SONDE__OP(conv2d_relu, "Conv2dRelu", window, 2, 3, 2, .out_names = {NULL, "Relu"},
+          .optional_out = 1u << 0, .infer = conv2d_relu_infer,
+          SONDE__REFERENCE(conv2d_relu_run), .fast = sonde__kernel_conv2d_relu_fast,
+          .halves = SONDE__HALVES_MADE, .half_kernels = sonde__kernel_conv2d_relu_half);
 
 /* --- linear_relu -------------------------------------------------------------------- */
 
@@ -107,17 +99,10 @@ static void linear_relu_run(const sonde__op_call *call, int part, int parts)
     run_then_relu(&sonde__op_linear, call);
 }
 
-const sonde__op_kind sonde__op_linear_relu = {
-    .name = "LinearRelu",
-    SONDE__OPERANDS(none, 2, 3, 2),
-    .out_names = {NULL, "Relu"},
-    .optional_out = 1u << 0,
-    .infer = linear_relu_infer,
-    SONDE__REFERENCE(linear_relu_run),
-    .fast = sonde__kernel_linear_relu_fast,
-    .halves = SONDE__HALVES_MADE,
-    .half_kernels = sonde__kernel_linear_relu_half,
-};
+SONDE__OP(linear_relu, "LinearRelu", none, 2, 3, 2, .out_names = {NULL, "Relu"},
+          .optional_out = 1u << 0, .infer = linear_relu_infer,
+          SONDE__REFERENCE(linear_relu_run), .fast = sonde__kernel_linear_relu_fast,
+          .halves = SONDE__HALVES_MADE, .half_kernels = sonde__kernel_linear_relu_half);
 
 /* --- conv2d_relu_pool --------------------------------------------------------------- */
 
@@ -158,15 +143,11 @@ static void conv2d_relu_pool_run(const sonde__op_call *call, int part, int parts
     run_member(&sonde__op_max_pool2d, &pooling);
 }
 
-const sonde__op_kind sonde__op_conv2d_relu_pool = {
-    .name = "Conv2dReluPool",
-    SONDE__OPERANDS(window, 2, 3, 4),
-    .out_names = {NULL, "Relu", "MaxPool2d", "Index"},
-    .optional_out = 1u << 0 | 1u << 1,
-    .infer = conv2d_relu_pool_infer,
-    SONDE__REFERENCE(conv2d_relu_pool_run, .scratch = conv2d_relu_pool_scratch),
-    .fast = sonde__kernel_conv2d_relu_pool_fast,
-};
+SONDE__OP(conv2d_relu_pool, "Conv2dReluPool", window, 2, 3, 4,
+          .out_names = {NULL, "Relu", "MaxPool2d", "Index"},
+          .optional_out = 1u << 0 | 1u << 1, .infer = conv2d_relu_pool_infer,
+          SONDE__REFERENCE(conv2d_relu_pool_run, .scratch = conv2d_relu_pool_scratch),
+          .fast = sonde__kernel_conv2d_relu_pool_fast);
 
 /* --- pool_relu_conv_grad ------------------------------------------------------------ */
 
@@ -226,15 +207,13 @@ static void pool_relu_conv_grad_run(const sonde__op_call *call, int part, int pa
     run_member(&sonde__op_channel_sum, &op);
 }
 
-const sonde__op_kind sonde__op_pool_relu_conv_grad = {
-    .name = "PoolReluConvGrad",
-    SONDE__OPERANDS(window, 4, 4, 4),
-    .out_names = {NULL, "ReluGrad", "Conv2dGradWeight", "ChannelSum"},
-    .optional_out = 1u << DRELU | 1u << DCONV | 1u << DB,
-    .infer = pool_relu_conv_grad_infer,
-    SONDE__REFERENCE(pool_relu_conv_grad_run, .scratch = pool_relu_conv_grad_scratch),
-    .fast = sonde__kernel_pool_relu_conv_grad_fast,
-};
+SONDE__OP(pool_relu_conv_grad, "PoolReluConvGrad", window, 4, 4, 4,
+          .out_names = {NULL, "ReluGrad", "Conv2dGradWeight", "ChannelSum"},
+          .optional_out = 1u << DRELU | 1u << DCONV | 1u << DB,
+          .infer = pool_relu_conv_grad_infer,
+          SONDE__REFERENCE(pool_relu_conv_grad_run,
+                           .scratch = pool_relu_conv_grad_scratch),
+          .fast = sonde__kernel_pool_relu_conv_grad_fast);
 
 /* --- linear_grad_weight_sgd --------------------------------------------------------- */
 
@@ -289,15 +268,10 @@ static void linear_grad_weight_sgd_again(const sonde__op_call *call)
     sonde_vitals_of(&dw, call->out_vitals[1]);
 }
 
-const sonde__op_kind sonde__op_linear_grad_weight_sgd = {
-    .name = "LinearGradWeightSgd",
-    SONDE__OPERANDS(update, 3, 4, 3),
-    .out_names = {NULL, "LinearGradWeight", "Velocity"},
-    .optional_out = 1u << 1,
-    .infer = linear_grad_weight_sgd_infer,
-    SONDE__REFERENCE(linear_grad_weight_sgd_run,
-                     .scratch = linear_grad_weight_sgd_scratch,
-                     .again = linear_grad_weight_sgd_again),
-    .fast = sonde__kernel_linear_grad_weight_sgd_fast,
-    .alias = {1, 0, 4},
-};
+SONDE__OP(linear_grad_weight_sgd, "LinearGradWeightSgd", update, 3, 4, 3,
+          .out_names = {NULL, "LinearGradWeight", "Velocity"}, .optional_out = 1u << 1,
+          .infer = linear_grad_weight_sgd_infer,
+          SONDE__REFERENCE(linear_grad_weight_sgd_run,
+                           .scratch = linear_grad_weight_sgd_scratch,
+                           .again = linear_grad_weight_sgd_again),
+          .fast = sonde__kernel_linear_grad_weight_sgd_fast, .alias = {1, 0, 4});

@@ -85,13 +85,8 @@ static void replica_sum_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-const sonde__op_kind sonde__op_replica_sum = {
-    .name = "ReplicaSum",
-    SONDE__OPERANDS(replicas, 1, 1, 1),
-    .infer = replica_sum_infer,
-    SONDE__REFERENCE(replica_sum_run),
-    .fast = sonde__kernel_replica_sum_fast,
-};
+SONDE__OP(replica_sum, "ReplicaSum", replicas, 1, 1, 1, .infer = replica_sum_infer,
+          SONDE__REFERENCE(replica_sum_run), .fast = sonde__kernel_replica_sum_fast);
 
 /* === rank sum ======================================================================= */
 
@@ -113,12 +108,8 @@ static void rank_sum_run(const sonde__op_call *call, int part, int parts)
            (size_t)count * sizeof(float));
 }
 
-const sonde__op_kind sonde__op_rank_sum = {
-    .name = "RankSum",
-    SONDE__OPERANDS(none, 1, 1, 1),
-    .infer = rank_sum_infer,
-    SONDE__REFERENCE(rank_sum_run),
-};
+SONDE__OP(rank_sum, "RankSum", none, 1, 1, 1, .infer = rank_sum_infer,
+          SONDE__REFERENCE(rank_sum_run));
 
 /* === clip gradients ================================================================= */
 
@@ -140,12 +131,8 @@ static void clip_value_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-const sonde__op_kind sonde__op_clip_value = {
-    .name = "ClipValue",
-    SONDE__OPERANDS(none, 1, 1, 1),
-    .infer = sonde__op_infer_alike,
-    SONDE__REFERENCE(clip_value_run),
-};
+SONDE__OP(clip_value, "ClipValue", none, 1, 1, 1, .infer = sonde__op_infer_alike,
+          SONDE__REFERENCE(clip_value_run));
 
 static sonde_err gradient_norm_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                      sonde_diag *diag)
@@ -174,12 +161,8 @@ static void gradient_norm_run(const sonde__op_call *call, int part, int parts)
     sonde__op_store(&call->out[0], 0, sqrt(before * before + sum));
 }
 
-const sonde__op_kind sonde__op_gradient_norm = {
-    .name = "GradientNorm",
-    SONDE__OPERANDS(none, 1, 2, 1),
-    .infer = gradient_norm_infer,
-    SONDE__REFERENCE(gradient_norm_run),
-};
+SONDE__OP(gradient_norm, "GradientNorm", none, 1, 2, 1, .infer = gradient_norm_infer,
+          SONDE__REFERENCE(gradient_norm_run));
 
 static sonde_err clip_norm_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                  sonde_diag *diag)
@@ -205,12 +188,8 @@ static void clip_norm_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-const sonde__op_kind sonde__op_clip_norm = {
-    .name = "ClipNorm",
-    SONDE__OPERANDS(none, 2, 2, 1),
-    .infer = clip_norm_infer,
-    SONDE__REFERENCE(clip_norm_run),
-};
+SONDE__OP(clip_norm, "ClipNorm", none, 2, 2, 1, .infer = clip_norm_infer,
+          SONDE__REFERENCE(clip_norm_run));
 
 /* === loss scale ===================================================================== */
 
@@ -258,12 +237,8 @@ static void found_inf_run(const sonde__op_call *call, int part, int parts)
     sonde__op_store(&call->out[0], 0, bad ? 1.0 : 0.0);
 }
 
-const sonde__op_kind sonde__op_found_inf = {
-    .name = "FoundInf",
-    SONDE__OPERANDS(none, 1, 2, 1),
-    .infer = found_inf_infer,
-    SONDE__REFERENCE(found_inf_run),
-};
+SONDE__OP(found_inf, "FoundInf", none, 1, 2, 1, .infer = found_inf_infer,
+          SONDE__REFERENCE(found_inf_run));
 
 static sonde_err loss_scale_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                   sonde_diag *diag)
@@ -305,11 +280,7 @@ static void loss_scale_run(const sonde__op_call *call, int part, int parts)
     sonde__op_store(&call->out[2], 0, found ? skipped + 1.0 : skipped);
 }
 
-const sonde__op_kind sonde__op_loss_scale = {
-    .name = "LossScale",
-    SONDE__OPERANDS(scaler, 4, 4, 3),
-    .out_names = {NULL, "GrowthTracker", "SkippedSteps"},
-    .infer = loss_scale_infer,
-    SONDE__REFERENCE(loss_scale_run),
-    .alias = {SCALE + 1, TRACKER + 1, SKIPPED + 1},
-};
+SONDE__OP(loss_scale, "LossScale", scaler, 4, 4, 3,
+          .out_names = {NULL, "GrowthTracker", "SkippedSteps"}, .infer = loss_scale_infer,
+          SONDE__REFERENCE(loss_scale_run),
+          .alias = {SCALE + 1, TRACKER + 1, SKIPPED + 1});

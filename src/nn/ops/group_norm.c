@@ -124,15 +124,9 @@ static void group_norm_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-const sonde__op_kind sonde__op_group_norm = {
-    .name = "GroupNorm",
-    SONDE__OPERANDS(norm, 1, 3, 3),
-    .out_names = {NULL, "Mean", "Rstd"},
-    .infer = group_norm_infer,
-    .backward = {&sonde__op_group_norm_grad, "d0BC1"},
-    SONDE__REFERENCE(group_norm_run),
-    .fast = sonde__kernel_group_norm_fast,
-};
+SONDE__OP(group_norm, "GroupNorm", norm, 1, 3, 3, .out_names = {NULL, "Mean", "Rstd"},
+          .infer = group_norm_infer, .backward = {&sonde__op_group_norm_grad, "d0BC1"},
+          SONDE__REFERENCE(group_norm_run), .fast = sonde__kernel_group_norm_fast);
 
 static sonde_err instance_norm_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                      sonde_diag *diag)
@@ -141,15 +135,10 @@ static sonde_err instance_norm_infer(sonde__op_call *call, sonde__op_attrs *attr
     return group_norm_infer(call, attrs, diag);
 }
 
-const sonde__op_kind sonde__op_instance_norm = {
-    .name = "InstanceNorm",
-    SONDE__OPERANDS(norm, 1, 3, 3),
-    .out_names = {NULL, "Mean", "Rstd"},
-    .infer = instance_norm_infer,
-    .backward = {&sonde__op_group_norm_grad, "d0BC1"},
-    SONDE__REFERENCE(group_norm_run),
-    .fast = sonde__kernel_group_norm_fast,
-};
+SONDE__OP(instance_norm, "InstanceNorm", norm, 1, 3, 3,
+          .out_names = {NULL, "Mean", "Rstd"}, .infer = instance_norm_infer,
+          .backward = {&sonde__op_group_norm_grad, "d0BC1"},
+          SONDE__REFERENCE(group_norm_run), .fast = sonde__kernel_group_norm_fast);
 
 /* Weight 1 and bias 0 of every channel. */
 static int norm_params(const sonde__op_shape *x, const sonde__op_attrs *attrs,
@@ -170,27 +159,21 @@ static int norm_params(const sonde__op_shape *x, const sonde__op_attrs *attrs,
 
 #define EPS SONDE__FIELD("eps", SONDE__FIELD_NUMBER, norm.eps, 1e-5, 0, FLT_MAX)
 
-const sonde__op_layer sonde__layer_group_norm = {
-    .name = "group_norm",
-    .kind = &sonde__op_group_norm,
-    .inputs = 1,
+SONDE__LAYER(
+    group_norm, group_norm, 1,
+    "(x - mean) / sqrt(variance + eps) of each sample and group of channels, "
+    "times weight, plus bias",
     .fields = {SONDE__FIELD("num_groups", SONDE__FIELD_WHOLE, norm.groups, (double)NAN, 1,
                             1 << 24),
                EPS, SONDE__FIELD("affine", SONDE__FIELD_FLAG, norm.affine, 1.0, 0, 1)},
-    .help = "(x - mean) / sqrt(variance + eps) of each sample and group of channels, "
-            "times weight, plus bias",
-    .params = norm_params,
-};
+    .params = norm_params);
 
-const sonde__op_layer sonde__layer_instance_norm = {
-    .name = "instance_norm",
-    .kind = &sonde__op_instance_norm,
-    .inputs = 1,
+SONDE__LAYER(
+    instance_norm, instance_norm, 1,
+    "(x - mean) / sqrt(variance + eps) of each sample and channel, times weight, "
+    "plus bias",
     .fields = {EPS, SONDE__FIELD("affine", SONDE__FIELD_FLAG, norm.affine, 0.0, 0, 1)},
-    .help = "(x - mean) / sqrt(variance + eps) of each sample and channel, times weight, "
-            "plus bias",
-    .params = norm_params,
-};
+    .params = norm_params);
 
 /* --- gradient ----------------------------------------------------------------------- */
 
@@ -288,11 +271,7 @@ static void group_norm_grad_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-const sonde__op_kind sonde__op_group_norm_grad = {
-    .name = "GroupNormGrad",
-    SONDE__OPERANDS(norm, 4, 5, 3),
-    .out_names = {NULL, "GradGamma", "GradBeta"},
-    .infer = group_norm_grad_infer,
-    SONDE__REFERENCE(group_norm_grad_run),
-    .fast = sonde__kernel_group_norm_grad_fast,
-};
+SONDE__OP(group_norm_grad, "GroupNormGrad", norm, 4, 5, 3,
+          .out_names = {NULL, "GradGamma", "GradBeta"}, .infer = group_norm_grad_infer,
+          SONDE__REFERENCE(group_norm_grad_run),
+          .fast = sonde__kernel_group_norm_grad_fast);

@@ -388,83 +388,41 @@ static bool index_ids(const sonde__op_call *call, int operand, sonde__op_ids *id
     return operand == 1;
 }
 
-const sonde__op_kind sonde__op_gather = {
-    .name = "Gather",
-    SONDE__OPERANDS(index, 2, 2, 1),
-    .infer = gather_infer,
-    .backward = {&sonde__op_gather_grad, "d1", 0, true},
-    SONDE__REFERENCE(gather_run),
-    .fast = gather_fast,
-    .ids = index_ids,
-};
+SONDE__OP(gather, "Gather", index, 2, 2, 1, .infer = gather_infer,
+          .backward = {&sonde__op_gather_grad, "d1", 0, true},
+          SONDE__REFERENCE(gather_run), .fast = gather_fast, .ids = index_ids);
 
-const sonde__op_kind sonde__op_gather_grad = {
-    .name = "GatherGrad",
-    SONDE__OPERANDS(index, 2, 2, 1),
-    .infer = gather_grad_infer,
-    SONDE__REFERENCE(gather_grad_run),
-    .fast = gather_grad_fast,
-};
+SONDE__OP(gather_grad, "GatherGrad", index, 2, 2, 1, .infer = gather_grad_infer,
+          SONDE__REFERENCE(gather_grad_run), .fast = gather_grad_fast);
 
-const sonde__op_kind sonde__op_scatter = {
-    .name = "Scatter",
-    SONDE__OPERANDS(index, 3, 3, 1),
-    .infer = scatter_infer,
-    .gradient = scatter_gradient,
-    SONDE__REFERENCE(scatter_run),
-    .ids = index_ids,
-};
+SONDE__OP(scatter, "Scatter", index, 3, 3, 1, .infer = scatter_infer,
+          .gradient = scatter_gradient, SONDE__REFERENCE(scatter_run), .ids = index_ids);
 
-const sonde__op_kind sonde__op_scatter_grad = {
-    .name = "ScatterGrad",
-    SONDE__OPERANDS(index, 2, 2, 1),
-    .infer = scatter_grad_infer,
-    SONDE__REFERENCE(scatter_grad_run),
-};
+SONDE__OP(scatter_grad, "ScatterGrad", index, 2, 2, 1, .infer = scatter_grad_infer,
+          SONDE__REFERENCE(scatter_grad_run));
 
 /* --- layers ----------------------------------------------------------------------------- */
 
 static const sonde__op_attrs adds = {.index = {.adds = true}};
 
-const sonde__op_layer sonde__layer_gather = {
-    .name = "gather",
-    .kind = &sonde__op_gather,
-    .inputs = 2,
-    .fields = {SONDE__FIELD_DIM("dim", index.axis, (double)NAN)},
-    .help = "the elements of a at the places b (int64) along dim",
-};
+SONDE__LAYER(gather, gather, 2, "the elements of a at the places b (int64) along dim",
+             .fields = {SONDE__FIELD_DIM("dim", index.axis, (double)NAN)});
 
-const sonde__op_layer sonde__layer_index_select = {
-    .name = "index_select",
-    .kind = &sonde__op_gather,
-    .inputs = 2,
-    .fields = {SONDE__FIELD_DIM("dim", index.axis, (double)NAN)},
-    .help = "the places b (int64, of one dimension) of the dimension dim of a",
-};
+SONDE__LAYER(index_select, gather, 2,
+             "the places b (int64, of one dimension) of the dimension dim of a",
+             .fields = {SONDE__FIELD_DIM("dim", index.axis, (double)NAN)});
 
-const sonde__op_layer sonde__layer_scatter = {
-    .name = "scatter",
-    .kind = &sonde__op_scatter,
-    .inputs = 3,
-    .fields = {SONDE__FIELD_DIM("dim", index.axis, (double)NAN)},
-    .help = "a with the elements of c at the places b (int64) along dim; of several for "
-            "a place the last",
-};
+SONDE__LAYER(scatter, scatter, 3,
+             "a with the elements of c at the places b (int64) along dim; of several for "
+             "a place the last",
+             .fields = {SONDE__FIELD_DIM("dim", index.axis, (double)NAN)});
 
-const sonde__op_layer sonde__layer_scatter_add = {
-    .name = "scatter_add",
-    .kind = &sonde__op_scatter,
-    .inputs = 3,
-    .preset = &adds,
-    .fields = {SONDE__FIELD_DIM("dim", index.axis, (double)NAN)},
-    .help = "a plus the elements of c at the places b (int64) along dim",
-};
+SONDE__LAYER(scatter_add, scatter, 3,
+             "a plus the elements of c at the places b (int64) along dim",
+             .preset = &adds,
+             .fields = {SONDE__FIELD_DIM("dim", index.axis, (double)NAN)});
 
-const sonde__op_layer sonde__layer_index_add = {
-    .name = "index_add",
-    .kind = &sonde__op_scatter,
-    .inputs = 3,
-    .preset = &adds,
-    .fields = {SONDE__FIELD_DIM("dim", index.axis, (double)NAN)},
-    .help = "a plus c at the places b (int64, of one dimension) of the dimension dim",
-};
+SONDE__LAYER(index_add, scatter, 3,
+             "a plus c at the places b (int64, of one dimension) of the dimension dim",
+             .preset = &adds,
+             .fields = {SONDE__FIELD_DIM("dim", index.axis, (double)NAN)});

@@ -4,7 +4,7 @@
 #include "nn/ops/layer_row.h"
 #include "base/fail.h"
 #include "base/macros.h"
-#include "base/point.h"
+#include "base/number.h"
 
 #include <math.h>
 #include <stdio.h>

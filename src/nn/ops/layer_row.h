@@ -2,9 +2,9 @@
  * layer_row.h - layers as rows: what sonde_nn_layer, job files and the page of layers
  * read.
  *
- * A file in src/nn/ops that defines
+ * A line in a file in src/nn/ops that begins with
  *
- *     const sonde__op_layer sonde__layer_<name> = {
+ *     SONDE__LAYER(<name>,
  *
  * adds a layer; the build finds it. The row has the layer's keys and where their values
  * go in the attrs of its op; nothing else names the layer.
@@ -86,6 +86,14 @@ struct sonde__op_layer {
     sonde__op_value (*build)(const sonde__op_builder *builder, sonde__op_attrs *attrs,
                              const sonde__op_value *in);
 };
+
+/* A row of the table of layers: PyTorch's name, the kind sonde__op_<op>, the inputs that the
+ * caller gives, the text for the page, and the other fields. */
+#define SONDE__LAYER(layer, op, inputs_, ...)                                            \
+    const sonde__op_layer sonde__layer_##layer = {.name = #layer,                        \
+                                                  .kind = &sonde__op_##op,               \
+                                                  .inputs = (inputs_),                   \
+                                                  .help = __VA_ARGS__}
 
 enum { SONDE__REDUCE_MEAN = 0, SONDE__REDUCE_SUM = 1, SONDE__REDUCE_NONE = 2 };
 

@@ -8,7 +8,6 @@
 #include "nn/ops/common.h"
 #include "base/fail.h"
 #include "nn/kernels/fast.h"
-#include "nn/kernels/half_ops.h"
 #include "nn/ops/layer_row.h"
 
 #include <math.h>
@@ -99,16 +98,10 @@ static void linear_gradient(const sonde__op_gradient_context *context)
     }
 }
 
-const sonde__op_kind sonde__op_linear = {
-    .name = "Linear",
-    SONDE__OPERANDS(none, 2, 3, 1),
-    .infer = linear_infer,
-    .gradient = linear_gradient,
-    SONDE__REFERENCE(linear_run),
-    .fast = sonde__kernel_linear_fast,
-    .halves = SONDE__HALVES_MADE,
-    .half_kernels = sonde__kernel_linear_half,
-};
+SONDE__OP(linear, "Linear", none, 2, 3, 1, .infer = linear_infer,
+          .gradient = linear_gradient, SONDE__REFERENCE(linear_run),
+          .fast = sonde__kernel_linear_fast, .halves = SONDE__HALVES_MADE,
+          .half_kernels = sonde__kernel_linear_half);
 
 /* --- gradient of the input ---------------------------------------------------------- */
 
@@ -147,15 +140,10 @@ static void linear_grad_input_run(const sonde__op_call *call, int part, int part
     }
 }
 
-const sonde__op_kind sonde__op_linear_grad_input = {
-    .name = "LinearGradInput",
-    SONDE__OPERANDS(none, 2, 2, 1),
-    .infer = linear_grad_input_infer,
-    SONDE__REFERENCE(linear_grad_input_run),
-    .fast = sonde__kernel_linear_grad_input_fast,
-    .halves = SONDE__HALVES_MADE,
-    .half_kernels = sonde__kernel_linear_grad_input_half,
-};
+SONDE__OP(linear_grad_input, "LinearGradInput", none, 2, 2, 1,
+          .infer = linear_grad_input_infer, SONDE__REFERENCE(linear_grad_input_run),
+          .fast = sonde__kernel_linear_grad_input_fast, .halves = SONDE__HALVES_MADE,
+          .half_kernels = sonde__kernel_linear_grad_input_half);
 
 /* --- gradient of the weight --------------------------------------------------------- */
 
@@ -194,15 +182,10 @@ static void linear_grad_weight_run(const sonde__op_call *call, int part, int par
     }
 }
 
-const sonde__op_kind sonde__op_linear_grad_weight = {
-    .name = "LinearGradWeight",
-    SONDE__OPERANDS(none, 2, 2, 1),
-    .infer = linear_grad_weight_infer,
-    SONDE__REFERENCE(linear_grad_weight_run),
-    .fast = sonde__kernel_linear_grad_weight_fast,
-    .halves = SONDE__HALVES_MADE,
-    .half_kernels = sonde__kernel_linear_grad_weight_half,
-};
+SONDE__OP(linear_grad_weight, "LinearGradWeight", none, 2, 2, 1,
+          .infer = linear_grad_weight_infer, SONDE__REFERENCE(linear_grad_weight_run),
+          .fast = sonde__kernel_linear_grad_weight_fast, .halves = SONDE__HALVES_MADE,
+          .half_kernels = sonde__kernel_linear_grad_weight_half);
 
 /* --- layer -------------------------------------------------------------------------- */
 
@@ -270,14 +253,8 @@ static sonde__op_value build_linear(const sonde__op_builder *builder,
     return sonde__op_emit_linear(builder, in[0], in[1], in[2]);
 }
 
-const sonde__op_layer sonde__layer_linear = {
-    .name = "linear",
-    .kind = &sonde__op_linear,
-    .inputs = 1,
-    .fields = {SONDE__FIELD("out_features", SONDE__FIELD_WHOLE, linear.out_features,
-                            (double)NAN, 1, 1 << 24),
-               SONDE__FIELD("bias", SONDE__FIELD_FLAG, linear.bias, 1.0, 0, 1)},
-    .help = "x Wᵀ + b over the last dimension",
-    .params = linear_params,
-    .build = build_linear,
-};
+SONDE__LAYER(linear, linear, 1, "x Wᵀ + b over the last dimension",
+             .fields = {SONDE__FIELD("out_features", SONDE__FIELD_WHOLE,
+                                     linear.out_features, (double)NAN, 1, 1 << 24),
+                        SONDE__FIELD("bias", SONDE__FIELD_FLAG, linear.bias, 1.0, 0, 1)},
+             .params = linear_params, .build = build_linear);

@@ -14,7 +14,6 @@
  */
 #include "base/fail.h"
 #include "nn/kernels/gemm.h"
-#include "nn/kernels/half_gemm.h"
 #include "nn/ops/common.h"
 #include "nn/ops/layer_row.h"
 
@@ -315,24 +314,14 @@ static void matmul_gradient(const sonde__op_gradient_context *context)
     }
 }
 
-const sonde__op_kind sonde__op_matmul = {
-    .name = "MatMul",
-    SONDE__OPERANDS(matmul, 2, 2, 1),
-    .infer = matmul_infer,
-    .gradient = matmul_gradient,
-    SONDE__REFERENCE(matmul_run),
-    .own = SONDE__KERNEL("gemm", gemm_run, .accepts = is_f32, .scratch = gemm_scratch,
-                         .parts = gemm_parts),
-    .halves = SONDE__HALVES_MADE,
-    .half_kernels = SONDE__KERNEL("half", half_run, .accepts = has_no_scale,
-                                  .scratch = half_scratch, .parts = gemm_parts),
-};
+SONDE__OP(matmul, "MatMul", matmul, 2, 2, 1, .infer = matmul_infer,
+          .gradient = matmul_gradient, SONDE__REFERENCE(matmul_run),
+          .own = SONDE__KERNEL("gemm", gemm_run, .accepts = is_f32,
+                               .scratch = gemm_scratch, .parts = gemm_parts),
+          .halves = SONDE__HALVES_MADE,
+          .half_kernels = SONDE__KERNEL("half", half_run, .accepts = has_no_scale,
+                                        .scratch = half_scratch, .parts = gemm_parts));
 
-const sonde__op_layer sonde__layer_matmul = {
-    .name = "matmul",
-    .kind = &sonde__op_matmul,
-    .inputs = 2,
-    .fields = {{0}},
-    .help =
-        "the product of the matrices in the last two dimensions; the others broadcast",
-};
+SONDE__LAYER(
+    matmul, matmul, 2,
+    "the product of the matrices in the last two dimensions; the others broadcast");

@@ -75,15 +75,9 @@ static bool nll_ids(const sonde__op_call *call, int operand, sonde__op_ids *ids)
     return operand == 1;
 }
 
-const sonde__op_kind sonde__op_nll = {
-    .name = "Nll",
-    SONDE__OPERANDS(loss, 2, 2, 1),
-    .infer = nll_infer,
-    .backward = {&sonde__op_nll_grad, "d1", 0, true},
-    SONDE__REFERENCE(nll_run),
-    .fast = sonde__kernel_nll_fast,
-    .ids = nll_ids,
-};
+SONDE__OP(nll, "Nll", loss, 2, 2, 1, .infer = nll_infer,
+          .backward = {&sonde__op_nll_grad, "d1", 0, true}, SONDE__REFERENCE(nll_run),
+          .fast = sonde__kernel_nll_fast, .ids = nll_ids);
 
 static sonde_err nll_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                 sonde_diag *diag)
@@ -112,13 +106,8 @@ static void nll_grad_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-const sonde__op_kind sonde__op_nll_grad = {
-    .name = "NllGrad",
-    SONDE__OPERANDS(loss, 2, 2, 1),
-    .infer = nll_grad_infer,
-    SONDE__REFERENCE(nll_grad_run),
-    .fast = sonde__kernel_nll_grad_fast,
-};
+SONDE__OP(nll_grad, "NllGrad", loss, 2, 2, 1, .infer = nll_grad_infer,
+          SONDE__REFERENCE(nll_grad_run), .fast = sonde__kernel_nll_grad_fast);
 
 /* === nll weighted =================================================================== */
 
@@ -239,14 +228,9 @@ static bool nll_weighted_ids(const sonde__op_call *call, int operand, sonde__op_
     return operand == 1;
 }
 
-const sonde__op_kind sonde__op_nll_weighted = {
-    .name = "NllWeighted",
-    SONDE__OPERANDS(loss, 2, 3, 1),
-    .infer = nll_weighted_infer,
-    .backward = {&sonde__op_nll_weighted_grad, "d12", 0, true},
-    SONDE__REFERENCE(nll_weighted_run),
-    .ids = nll_weighted_ids,
-};
+SONDE__OP(nll_weighted, "NllWeighted", loss, 2, 3, 1, .infer = nll_weighted_infer,
+          .backward = {&sonde__op_nll_weighted_grad, "d12", 0, true},
+          SONDE__REFERENCE(nll_weighted_run), .ids = nll_weighted_ids);
 
 static sonde_err nll_weighted_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                          sonde_diag *diag)
@@ -278,9 +262,5 @@ static void nll_weighted_grad_run(const sonde__op_call *call, int part, int part
     }
 }
 
-const sonde__op_kind sonde__op_nll_weighted_grad = {
-    .name = "NllWeightedGrad",
-    SONDE__OPERANDS(loss, 2, 3, 1),
-    .infer = nll_weighted_grad_infer,
-    SONDE__REFERENCE(nll_weighted_grad_run),
-};
+SONDE__OP(nll_weighted_grad, "NllWeightedGrad", loss, 2, 3, 1,
+          .infer = nll_weighted_grad_infer, SONDE__REFERENCE(nll_weighted_grad_run));

@@ -150,12 +150,8 @@ static void arg_sort_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-const sonde__op_kind sonde__op_arg_sort = {
-    .name = "ArgSort",
-    SONDE__OPERANDS(order, 1, 1, 1),
-    .infer = arg_sort_infer,
-    SONDE__REFERENCE(arg_sort_run, .scratch = line_scratch, .parts = line_parts),
-};
+SONDE__OP(arg_sort, "ArgSort", order, 1, 1, 1, .infer = arg_sort_infer,
+          SONDE__REFERENCE(arg_sort_run, .scratch = line_scratch, .parts = line_parts));
 
 /* --- running sums --------------------------------------------------------------------- */
 
@@ -209,13 +205,8 @@ static void cumsum_gradient(const sonde__op_gradient_context *context)
         sonde__op_emit(context->graph, &sonde__op_cumsum, &back, context->grad_out, 1);
 }
 
-const sonde__op_kind sonde__op_cumsum = {
-    .name = "CumSum",
-    SONDE__OPERANDS(order, 1, 1, 1),
-    .infer = cumsum_infer,
-    .gradient = cumsum_gradient,
-    SONDE__REFERENCE(cumsum_run, .parts = line_parts),
-};
+SONDE__OP(cumsum, "CumSum", order, 1, 1, 1, .infer = cumsum_infer,
+          .gradient = cumsum_gradient, SONDE__REFERENCE(cumsum_run, .parts = line_parts));
 
 /* --- windows -------------------------------------------------------------------------- */
 
@@ -290,12 +281,8 @@ static int image_parts(const sonde__op_call *call, int max)
     return parts < 1 ? 1 : parts > max ? max : (int)parts;
 }
 
-const sonde__op_kind sonde__op_arg_window = {
-    .name = "ArgWindow",
-    SONDE__OPERANDS(window, 1, 1, 1),
-    .infer = arg_window_infer,
-    SONDE__REFERENCE(arg_window_run, .parts = image_parts),
-};
+SONDE__OP(arg_window, "ArgWindow", window, 1, 1, 1, .infer = arg_window_infer,
+          SONDE__REFERENCE(arg_window_run, .parts = image_parts));
 
 /* --- layers ---------------------------------------------------------------------------- */
 
@@ -327,42 +314,25 @@ static sonde__op_value build_sorted(const sonde__op_builder *builder,
 
 static const sonde__op_attrs places_alone = {.order = {.indices = true}};
 
-const sonde__op_layer sonde__layer_argsort = {
-    .name = "argsort",
-    .kind = &sonde__op_arg_sort,
-    .inputs = 1,
-    .preset = &places_alone,
-    .fields = {SONDE__FIELD_DIM("dim", order.axis, -1.0), DESCENDING},
-    .help = "the places (int64) of the elements along dim, in order; NaN is the largest",
-    .build = build_sorted,
-};
+SONDE__LAYER(argsort, arg_sort, 1,
+             "the places (int64) of the elements along dim, in order; NaN is the largest",
+             .preset = &places_alone,
+             .fields = {SONDE__FIELD_DIM("dim", order.axis, -1.0), DESCENDING},
+             .build = build_sorted);
 
-const sonde__op_layer sonde__layer_sort = {
-    .name = "sort",
-    .kind = &sonde__op_gather,
-    .inputs = 1,
-    .fields = {SONDE__FIELD_DIM("dim", order.axis, -1.0), DESCENDING},
-    .help = "the elements along dim, in order; NaN is the largest",
-    .build = build_sorted,
-};
+SONDE__LAYER(sort, gather, 1, "the elements along dim, in order; NaN is the largest",
+             .fields = {SONDE__FIELD_DIM("dim", order.axis, -1.0), DESCENDING},
+             .build = build_sorted);
 
-const sonde__op_layer sonde__layer_topk = {
-    .name = "topk",
-    .kind = &sonde__op_gather,
-    .inputs = 1,
+SONDE__LAYER(
+    topk, gather, 1,
+    "the k largest (or smallest) elements along dim, in order; or, as indices, "
+    "their places (int64)",
     .fields = {SONDE__FIELD("k", SONDE__FIELD_WHOLE, order.k, (double)NAN, 1, 1 << 24),
                SONDE__FIELD_DIM("dim", order.axis, -1.0),
                SONDE__FIELD("largest", SONDE__FIELD_FLAG, order.descending, 1.0, 0, 1),
                SONDE__FIELD("indices", SONDE__FIELD_FLAG, order.indices, 0.0, 0, 1)},
-    .help = "the k largest (or smallest) elements along dim, in order; or, as indices, "
-            "their places (int64)",
-    .build = build_sorted,
-};
+    .build = build_sorted);
 
-const sonde__op_layer sonde__layer_cumsum = {
-    .name = "cumsum",
-    .kind = &sonde__op_cumsum,
-    .inputs = 1,
-    .fields = {SONDE__FIELD_DIM("dim", order.axis, (double)NAN)},
-    .help = "the sum of the elements up to each along dim",
-};
+SONDE__LAYER(cumsum, cumsum, 1, "the sum of the elements up to each along dim",
+             .fields = {SONDE__FIELD_DIM("dim", order.axis, (double)NAN)});

@@ -14,7 +14,6 @@
 #include "nn/ops/common.h"
 #include "base/fail.h"
 #include "nn/kernels/fast.h"
-#include "nn/kernels/half_ops.h"
 #include "nn/ops/layer_row.h"
 
 #include <math.h>
@@ -124,17 +123,11 @@ static void max_pool2d_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-const sonde__op_kind sonde__op_max_pool2d = {
-    .name = "MaxPool2d",
-    SONDE__OPERANDS(window, 1, 1, 2),
-    .out_names = {NULL, "Index"},
-    .infer = max_pool2d_infer,
-    .backward = {&sonde__op_max_pool2d_grad, "dB", 0, true},
-    SONDE__REFERENCE(max_pool2d_run),
-    .fast = sonde__kernel_max_pool2d_fast,
-    .halves = SONDE__HALVES_KEPT,
-    .half_kernels = sonde__kernel_max_pool2d_half,
-};
+SONDE__OP(max_pool2d, "MaxPool2d", window, 1, 1, 2, .out_names = {NULL, "Index"},
+          .infer = max_pool2d_infer,
+          .backward = {&sonde__op_max_pool2d_grad, "dB", 0, true},
+          SONDE__REFERENCE(max_pool2d_run), .fast = sonde__kernel_max_pool2d_fast,
+          .halves = SONDE__HALVES_KEPT, .half_kernels = sonde__kernel_max_pool2d_half);
 
 /* --- gradient ----------------------------------------------------------------------- */
 
@@ -187,30 +180,21 @@ static void max_pool2d_grad_run(const sonde__op_call *call, int part, int parts)
     sonde__op_store_all(call, won_at);
 }
 
-const sonde__op_kind sonde__op_max_pool2d_grad = {
-    .name = "MaxPool2dGrad",
-    SONDE__OPERANDS(window, 2, 2, 1),
-    .infer = max_pool2d_grad_infer,
-    SONDE__REFERENCE(max_pool2d_grad_run),
-    .fast = sonde__kernel_max_pool2d_grad_fast,
-    .halves = SONDE__HALVES_TAKEN,
-    .half_kernels = sonde__kernel_max_pool2d_grad_half,
-};
+SONDE__OP(max_pool2d_grad, "MaxPool2dGrad", window, 2, 2, 1,
+          .infer = max_pool2d_grad_infer, SONDE__REFERENCE(max_pool2d_grad_run),
+          .fast = sonde__kernel_max_pool2d_grad_fast, .halves = SONDE__HALVES_TAKEN,
+          .half_kernels = sonde__kernel_max_pool2d_grad_half);
 
-const sonde__op_layer sonde__layer_max_pool2d = {
-    .name = "max_pool2d",
-    .kind = &sonde__op_max_pool2d,
-    .inputs = 1,
-    .fields = {SONDE__FIELD("kernel_size", SONDE__FIELD_PAIR, window.kernel, (double)NAN,
-                            1, 1 << 20),
-               {.key = "stride",
-                .kind = SONDE__FIELD_PAIR,
-                .offset = offsetof(sonde__op_attrs, window.stride),
-                .least = 1,
-                .most = 1 << 20,
-                .fallback_text = "kernel_size"},
-               SONDE__FIELD("padding", SONDE__FIELD_PAIR, window.padding, 0, 0, 1 << 20),
-               SONDE__FIELD("dilation", SONDE__FIELD_PAIR, window.dilation, 1, 1,
-                            1 << 20)},
-    .help = "the largest element of each window",
-};
+SONDE__LAYER(max_pool2d, max_pool2d, 1, "the largest element of each window",
+             .fields = {SONDE__FIELD("kernel_size", SONDE__FIELD_PAIR, window.kernel,
+                                     (double)NAN, 1, 1 << 20),
+                        {.key = "stride",
+                         .kind = SONDE__FIELD_PAIR,
+                         .offset = offsetof(sonde__op_attrs, window.stride),
+                         .least = 1,
+                         .most = 1 << 20,
+                         .fallback_text = "kernel_size"},
+                        SONDE__FIELD("padding", SONDE__FIELD_PAIR, window.padding, 0, 0,
+                                     1 << 20),
+                        SONDE__FIELD("dilation", SONDE__FIELD_PAIR, window.dilation, 1, 1,
+                                     1 << 20)});

@@ -28,7 +28,7 @@
  * attrs: recurrent.
  */
 #include "base/macros.h"
-#include "nn/kernels/half_gemm.h"
+#include "nn/kernels/gemm.h"
 #include "nn/kernels/rows.h"
 #include "nn/ops/recurrent.h"
 #include "base/fail.h"
@@ -476,17 +476,12 @@ static void recurrent_gradient(const sonde__op_gradient_context *context)
     }
 }
 
-const sonde__op_kind sonde__op_recurrent = {
-    .name = "Recurrent",
-    SONDE__OPERANDS(recurrent, 3, 5, 3),
-    .out_names = {NULL, "Gates", "Cells"},
-    .infer = recurrent_infer,
-    .gradient = recurrent_gradient,
-    SONDE__REFERENCE(recurrent_run, .parts = sonde__op_recurrent_parts),
-    .own = PRODUCTS("gemm"),
-    .halves = SONDE__HALVES_MADE,
-    .half_kernels = PRODUCTS("half"),
-};
+SONDE__OP(recurrent, "Recurrent", recurrent, 3, 5, 3,
+          .out_names = {NULL, "Gates", "Cells"}, .infer = recurrent_infer,
+          .gradient = recurrent_gradient,
+          SONDE__REFERENCE(recurrent_run, .parts = sonde__op_recurrent_parts),
+          .own = PRODUCTS("gemm"), .halves = SONDE__HALVES_MADE,
+          .half_kernels = PRODUCTS("half"));
 
 /* === recurrent layers =============================================================== */
 
@@ -589,36 +584,18 @@ static const sonde__op_attrs of_lstm = {.recurrent = {.cell = LSTM}},
 #define BOTH                                                                             \
     SONDE__FIELD("bidirectional", SONDE__FIELD_FLAG, recurrent.bidirectional, 0.0, 0, 1)
 
-const sonde__op_layer sonde__layer_rnn = {
-    .name = "rnn",
-    .kind = &sonde__op_recurrent,
-    .inputs = 1,
-    .fields = {UNITS, LAYERS,
-               SONDE__FIELD_CHOICE("nonlinearity", recurrent.cell, "tanh", "relu"), BIAS,
-               BOTH},
-    .help = "the states (N, T, H) of a recurrent network over (N, T, I)",
-    .params = recurrent_params,
-    .build = build_recurrent,
-};
+SONDE__LAYER(rnn, recurrent, 1,
+             "the states (N, T, H) of a recurrent network over (N, T, I)",
+             .fields = {UNITS, LAYERS,
+                        SONDE__FIELD_CHOICE("nonlinearity", recurrent.cell, "tanh",
+                                            "relu"),
+                        BIAS, BOTH},
+             .params = recurrent_params, .build = build_recurrent);
 
-const sonde__op_layer sonde__layer_lstm = {
-    .name = "lstm",
-    .kind = &sonde__op_recurrent,
-    .inputs = 1,
-    .preset = &of_lstm,
-    .fields = {UNITS, LAYERS, BIAS, BOTH},
-    .help = "the states (N, T, H) of an LSTM over (N, T, I)",
-    .params = recurrent_params,
-    .build = build_recurrent,
-};
+SONDE__LAYER(lstm, recurrent, 1, "the states (N, T, H) of an LSTM over (N, T, I)",
+             .preset = &of_lstm, .fields = {UNITS, LAYERS, BIAS, BOTH},
+             .params = recurrent_params, .build = build_recurrent);
 
-const sonde__op_layer sonde__layer_gru = {
-    .name = "gru",
-    .kind = &sonde__op_recurrent,
-    .inputs = 1,
-    .preset = &of_gru,
-    .fields = {UNITS, LAYERS, BIAS, BOTH},
-    .help = "the states (N, T, H) of a GRU over (N, T, I)",
-    .params = recurrent_params,
-    .build = build_recurrent,
-};
+SONDE__LAYER(gru, recurrent, 1, "the states (N, T, H) of a GRU over (N, T, I)",
+             .preset = &of_gru, .fields = {UNITS, LAYERS, BIAS, BOTH},
+             .params = recurrent_params, .build = build_recurrent);

@@ -6,7 +6,6 @@
 
 #include "base/fail.h"
 #include "nn/kernels/gemm.h"
-#include "nn/kernels/half_gemm.h"
 #include "nn/ops/common.h"
 
 enum { SONDE__RNN_TANH = 0, SONDE__RNN_RELU = 1, SONDE__LSTM = 2, SONDE__GRU = 3 };

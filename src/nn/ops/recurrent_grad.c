@@ -5,7 +5,7 @@
  * that dtype, unless wide; sums over the steps are float32. Outside a GRU dr is da. It
  * may be left out.
  */
-#include "nn/kernels/half_gemm.h"
+#include "nn/kernels/gemm.h"
 #include "nn/kernels/rows.h"
 #include "nn/ops/recurrent.h"
 
@@ -375,15 +375,9 @@ static void recurrent_grad_products(const sonde__op_call *call, int part, int pa
     SONDE__KERNEL(name, recurrent_grad_products, .accepts = sonde__op_recurrent_is_f32,  \
                   .scratch = recurrent_grad_scratch, .parts = sonde__op_recurrent_parts)
 
-const sonde__op_kind sonde__op_recurrent_grad = {
-    .name = "RecurrentGrad",
-    SONDE__OPERANDS(recurrent, 5, 5, 3),
-    .out_names = {NULL, "GradState", "Previous"},
-    .infer = recurrent_grad_infer,
-    SONDE__REFERENCE(recurrent_grad_run, .scratch = reference_scratch,
-                     .parts = sonde__op_recurrent_parts),
-    .own = PRODUCTS("gemm"),
-    .halves = SONDE__HALVES_MADE,
-    .half_kernels = PRODUCTS("half"),
-    .optional_out = 1u << 1,
-};
+SONDE__OP(recurrent_grad, "RecurrentGrad", recurrent, 5, 5, 3,
+          .out_names = {NULL, "GradState", "Previous"}, .infer = recurrent_grad_infer,
+          SONDE__REFERENCE(recurrent_grad_run, .scratch = reference_scratch,
+                           .parts = sonde__op_recurrent_parts),
+          .own = PRODUCTS("gemm"), .halves = SONDE__HALVES_MADE,
+          .half_kernels = PRODUCTS("half"), .optional_out = 1u << 1);

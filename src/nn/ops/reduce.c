@@ -11,7 +11,6 @@
 #include "nn/ops/common.h"
 #include "base/fail.h"
 #include "nn/kernels/fast.h"
-#include "nn/kernels/half_ops.h"
 #include "nn/ops/layer_row.h"
 
 /* --- reduce ------------------------------------------------------------------------- */
@@ -108,33 +107,17 @@ static void reduce_gradient(const sonde__op_gradient_context *context)
         sonde__op_emit_shaped(context, &sonde__op_broadcast, context->in[0], &dy, 1);
 }
 
-const sonde__op_kind sonde__op_reduce = {
-    .name = "Reduce",
-    SONDE__OPERANDS(reduce, 1, 1, 1),
-    .infer = reduce_infer,
-    .gradient = reduce_gradient,
-    SONDE__REFERENCE(reduce_run),
-    .halves = SONDE__HALVES_TAKEN,
-};
+SONDE__OP(reduce, "Reduce", reduce, 1, 1, 1, .infer = reduce_infer,
+          .gradient = reduce_gradient, SONDE__REFERENCE(reduce_run),
+          .halves = SONDE__HALVES_TAKEN);
 
 static const sonde__op_attrs of_mean = {.reduce = {.mean = true}};
 
-const sonde__op_layer sonde__layer_sum = {
-    .name = "sum",
-    .kind = &sonde__op_reduce,
-    .inputs = 1,
-    .fields = {SONDE__FIELD_AXES, SONDE__FIELD_KEEP},
-    .help = "the sum over dimensions",
-};
+SONDE__LAYER(sum, reduce, 1, "the sum over dimensions",
+             .fields = {SONDE__FIELD_AXES, SONDE__FIELD_KEEP});
 
-const sonde__op_layer sonde__layer_mean = {
-    .name = "mean",
-    .kind = &sonde__op_reduce,
-    .inputs = 1,
-    .preset = &of_mean,
-    .fields = {SONDE__FIELD_AXES, SONDE__FIELD_KEEP},
-    .help = "the mean over dimensions",
-};
+SONDE__LAYER(mean, reduce, 1, "the mean over dimensions", .preset = &of_mean,
+             .fields = {SONDE__FIELD_AXES, SONDE__FIELD_KEEP});
 
 /* --- channel sum -------------------------------------------------------------------- */
 
@@ -172,12 +155,6 @@ static void channel_sum_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-const sonde__op_kind sonde__op_channel_sum = {
-    .name = "ChannelSum",
-    SONDE__OPERANDS(none, 1, 1, 1),
-    .infer = channel_sum_infer,
-    SONDE__REFERENCE(channel_sum_run),
-    .fast = sonde__kernel_channel_sum_fast,
-    .halves = SONDE__HALVES_TAKEN,
-    .half_kernels = sonde__kernel_channel_sum_half,
-};
+SONDE__OP(channel_sum, "ChannelSum", none, 1, 1, 1, .infer = channel_sum_infer,
+          SONDE__REFERENCE(channel_sum_run), .fast = sonde__kernel_channel_sum_fast,
+          .halves = SONDE__HALVES_TAKEN, .half_kernels = sonde__kernel_channel_sum_half);

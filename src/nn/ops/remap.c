@@ -505,19 +505,9 @@ static const sonde__op_kernel *const *remap_grad_fast(void)
     return kernels;
 }
 
-const sonde__op_kind sonde__op_remap = {
-    .name = "Remap",
-    SONDE__OPERANDS(remap, 1, 1, 1),
-    .infer = remap_infer,
-    .backward = {&sonde__op_remap_grad, "d", 0, true},
-    SONDE__REFERENCE(remap_run),
-    .fast = remap_fast,
-};
+SONDE__OP(remap, "Remap", remap, 1, 1, 1, .infer = remap_infer,
+          .backward = {&sonde__op_remap_grad, "d", 0, true}, SONDE__REFERENCE(remap_run),
+          .fast = remap_fast);
 
-const sonde__op_kind sonde__op_remap_grad = {
-    .name = "RemapGrad",
-    SONDE__OPERANDS(remap, 1, 1, 1),
-    .infer = remap_grad_infer,
-    SONDE__REFERENCE(remap_grad_run),
-    .fast = remap_grad_fast,
-};
+SONDE__OP(remap_grad, "RemapGrad", remap, 1, 1, 1, .infer = remap_grad_infer,
+          SONDE__REFERENCE(remap_grad_run), .fast = remap_grad_fast);

@@ -58,18 +58,14 @@ static sonde__op_value build_pad(const sonde__op_builder *builder, sonde__op_att
     return x == in[0] ? builder->emit(builder, &sonde__op_identity, NULL, in, 1) : x;
 }
 
-const sonde__op_layer sonde__layer_pad = {
-    .name = "pad",
-    .kind = &sonde__op_remap,
-    .inputs = 1,
-    .fields = {DIMS("pad", -(1 << 24), 1 << 24),
-               SONDE__FIELD_CHOICE("mode", remap.map, "constant", "reflect", "replicate",
-                                   "circular"),
-               SONDE__FIELD_ANY("value", remap.number, 0.0)},
-    .help = "a border: two numbers for each dimension, before and after it, the last "
-            "dimension first; negative ones cut off",
-    .build = build_pad,
-};
+SONDE__LAYER(pad, remap, 1,
+             "a border: two numbers for each dimension, before and after it, the last "
+             "dimension first; negative ones cut off",
+             .fields = {DIMS("pad", -(1 << 24), 1 << 24),
+                        SONDE__FIELD_CHOICE("mode", remap.map, "constant", "reflect",
+                                            "replicate", "circular"),
+                        SONDE__FIELD_ANY("value", remap.number, 0.0)},
+             .build = build_pad);
 
 /* --- interpolate ---------------------------------------------------------------------- */
 
@@ -120,29 +116,26 @@ static sonde__op_value build_interpolate(const sonde__op_builder *builder,
     return x;
 }
 
-const sonde__op_layer sonde__layer_interpolate = {
-    .name = "interpolate",
-    .kind = &sonde__op_remap,
-    .inputs = 1,
-    .fields = {{.key = "size",
-                .kind = SONDE__FIELD_DIMS,
-                .offset = offsetof(sonde__op_attrs, remap.dims),
-                .least = 1,
-                .most = 1 << 24,
-                .fallback_text = "none"},
-               {.key = "scale_factor",
-                .offset = offsetof(sonde__op_attrs, remap.number),
-                .least = 1e-6,
-                .most = 1e6,
-                .fallback_text = "none"},
-               SONDE__FIELD_CHOICE("mode", remap.map, "nearest", "linear", "bilinear",
-                                   "trilinear", "bicubic", "nearest-exact"),
-               SONDE__FIELD("align_corners", SONDE__FIELD_FLAG, remap.align_corners, 0.0,
-                            0, 1)},
-    .help = "(N, C, ...) in another size, as torch.nn.Upsample; linear, bilinear and "
-            "trilinear are one",
-    .build = build_interpolate,
-};
+SONDE__LAYER(interpolate, remap, 1,
+             "(N, C, ...) in another size, as torch.nn.Upsample; linear, bilinear and "
+             "trilinear are one",
+             .fields = {{.key = "size",
+                         .kind = SONDE__FIELD_DIMS,
+                         .offset = offsetof(sonde__op_attrs, remap.dims),
+                         .least = 1,
+                         .most = 1 << 24,
+                         .fallback_text = "none"},
+                        {.key = "scale_factor",
+                         .offset = offsetof(sonde__op_attrs, remap.number),
+                         .least = 1e-6,
+                         .most = 1e6,
+                         .fallback_text = "none"},
+                        SONDE__FIELD_CHOICE("mode", remap.map, "nearest", "linear",
+                                            "bilinear", "trilinear", "bicubic",
+                                            "nearest-exact"),
+                        SONDE__FIELD("align_corners", SONDE__FIELD_FLAG,
+                                     remap.align_corners, 0.0, 0, 1)},
+             .build = build_interpolate);
 
 /* --- flip, roll, repeat --------------------------------------------------------------- */
 
@@ -158,29 +151,20 @@ static sonde__op_value build_flip(const sonde__op_builder *builder,
     return x;
 }
 
-const sonde__op_layer sonde__layer_flip = {
-    .name = "flip",
-    .kind = &sonde__op_remap,
-    .inputs = 1,
-    .fields = {DIMS("dims", -SONDE_MAX_DIMS, SONDE_MAX_DIMS - 1)},
-    .help = "the other way round along dimensions",
-    .build = build_flip,
-};
+SONDE__LAYER(flip, remap, 1, "the other way round along dimensions",
+             .fields = {DIMS("dims", -SONDE_MAX_DIMS, SONDE_MAX_DIMS - 1)},
+             .build = build_flip);
 
 static const sonde__op_attrs rolled = {.remap = {.map = SONDE__REMAP_ROLL}},
                              repeated = {.remap = {.map = SONDE__REMAP_REPEAT_EACH}};
 
-const sonde__op_layer sonde__layer_roll = {
-    .name = "roll",
-    .kind = &sonde__op_remap,
-    .inputs = 1,
-    .preset = &rolled,
-    .fields = {SONDE__FIELD("shifts", SONDE__FIELD_WHOLE, remap.before, (double)NAN,
-                            -(1 << 24), 1 << 24),
-               SONDE__FIELD("dims", SONDE__FIELD_AXIS, remap.axis, (double)NAN,
-                            -SONDE_MAX_DIMS, SONDE_MAX_DIMS - 1)},
-    .help = "places moved on by shifts along one dimension; the last come first",
-};
+SONDE__LAYER(roll, remap, 1,
+             "places moved on by shifts along one dimension; the last come first",
+             .preset = &rolled,
+             .fields = {SONDE__FIELD("shifts", SONDE__FIELD_WHOLE, remap.before,
+                                     (double)NAN, -(1 << 24), 1 << 24),
+                        SONDE__FIELD("dims", SONDE__FIELD_AXIS, remap.axis, (double)NAN,
+                                     -SONDE_MAX_DIMS, SONDE_MAX_DIMS - 1)});
 
 /* Counts for the last dimensions, as many as there are; leading ones of 1 may be more. */
 static sonde__op_value build_repeat(const sonde__op_builder *builder,
@@ -203,25 +187,14 @@ static sonde__op_value build_repeat(const sonde__op_builder *builder,
     return x == in[0] ? builder->emit(builder, &sonde__op_identity, NULL, in, 1) : x;
 }
 
-const sonde__op_layer sonde__layer_repeat = {
-    .name = "repeat",
-    .kind = &sonde__op_remap,
-    .inputs = 1,
-    .fields = {DIMS("repeats", 1, 1 << 24)},
-    .help = "the whole tensor so many times along each dimension",
-    .build = build_repeat,
-};
+SONDE__LAYER(repeat, remap, 1, "the whole tensor so many times along each dimension",
+             .fields = {DIMS("repeats", 1, 1 << 24)}, .build = build_repeat);
 
-const sonde__op_layer sonde__layer_repeat_interleave = {
-    .name = "repeat_interleave",
-    .kind = &sonde__op_remap,
-    .inputs = 1,
-    .preset = &repeated,
-    .fields = {COUNT("repeats", remap.count),
-               SONDE__FIELD("dim", SONDE__FIELD_AXIS, remap.axis, (double)NAN,
-                            -SONDE_MAX_DIMS, SONDE_MAX_DIMS - 1)},
-    .help = "each place of dim so many times",
-};
+SONDE__LAYER(repeat_interleave, remap, 1, "each place of dim so many times",
+             .preset = &repeated,
+             .fields = {COUNT("repeats", remap.count),
+                        SONDE__FIELD("dim", SONDE__FIELD_AXIS, remap.axis, (double)NAN,
+                                     -SONDE_MAX_DIMS, SONDE_MAX_DIMS - 1)});
 
 /* --- pixel shuffle -------------------------------------------------------------------- */
 
@@ -282,20 +255,11 @@ static sonde__op_value build_unshuffle(const sonde__op_builder *builder,
                           {.shape = {.rank = 4, .dims = {-1, c * r * r, h / r, w / r}}}});
 }
 
-const sonde__op_layer sonde__layer_pixel_shuffle = {
-    .name = "pixel_shuffle",
-    .kind = &sonde__op_reshape,
-    .inputs = 1,
-    .fields = {COUNT("upscale_factor", remap.count)},
-    .help = "(N, C r², H, W) as (N, C, H r, W r), for the upscale_factor r",
-    .build = build_shuffle,
-};
+SONDE__LAYER(pixel_shuffle, reshape, 1,
+             "(N, C r², H, W) as (N, C, H r, W r), for the upscale_factor r",
+             .fields = {COUNT("upscale_factor", remap.count)}, .build = build_shuffle);
 
-const sonde__op_layer sonde__layer_pixel_unshuffle = {
-    .name = "pixel_unshuffle",
-    .kind = &sonde__op_reshape,
-    .inputs = 1,
-    .fields = {COUNT("downscale_factor", remap.count)},
-    .help = "(N, C, H r, W r) as (N, C r², H, W), for the downscale_factor r",
-    .build = build_unshuffle,
-};
+SONDE__LAYER(pixel_unshuffle, reshape, 1,
+             "(N, C, H r, W r) as (N, C r², H, W), for the downscale_factor r",
+             .fields = {COUNT("downscale_factor", remap.count)},
+             .build = build_unshuffle);

@@ -266,41 +266,23 @@ static void rms_norm_grad_run(const sonde__op_call *call, int part, int parts)
 
 /* --- rows ----------------------------------------------------------------------------- */
 
-const sonde__op_kind sonde__op_layer_norm = {
-    .name = "LayerNorm",
-    SONDE__OPERANDS(norm, 1, 3, 3),
-    .out_names = {NULL, "Mean", "Rstd"},
-    .infer = row_norm_infer,
-    .backward = {&sonde__op_layer_norm_grad, "d0BC1"},
-    SONDE__REFERENCE(layer_norm_run, .parts = row_parts),
-    .fast = sonde__kernel_layer_norm_rows,
-};
+SONDE__OP(layer_norm, "LayerNorm", norm, 1, 3, 3, .out_names = {NULL, "Mean", "Rstd"},
+          .infer = row_norm_infer, .backward = {&sonde__op_layer_norm_grad, "d0BC1"},
+          SONDE__REFERENCE(layer_norm_run, .parts = row_parts),
+          .fast = sonde__kernel_layer_norm_rows);
 
-const sonde__op_kind sonde__op_layer_norm_grad = {
-    .name = "LayerNormGrad",
-    SONDE__OPERANDS(norm, 4, 5, 3),
-    .out_names = {NULL, "GradWeight", "GradBias"},
-    .infer = row_norm_grad_infer,
-    SONDE__REFERENCE(layer_norm_grad_run, .parts = row_parts),
-    .fast = sonde__kernel_layer_norm_grad_rows,
-};
+SONDE__OP(layer_norm_grad, "LayerNormGrad", norm, 4, 5, 3,
+          .out_names = {NULL, "GradWeight", "GradBias"}, .infer = row_norm_grad_infer,
+          SONDE__REFERENCE(layer_norm_grad_run, .parts = row_parts),
+          .fast = sonde__kernel_layer_norm_grad_rows);
 
-const sonde__op_kind sonde__op_rms_norm = {
-    .name = "RmsNorm",
-    SONDE__OPERANDS(norm, 1, 2, 2),
-    .out_names = {NULL, "Rstd"},
-    .infer = row_norm_infer,
-    .backward = {&sonde__op_rms_norm_grad, "d0B1"},
-    SONDE__REFERENCE(rms_norm_run, .parts = row_parts),
-};
+SONDE__OP(rms_norm, "RmsNorm", norm, 1, 2, 2, .out_names = {NULL, "Rstd"},
+          .infer = row_norm_infer, .backward = {&sonde__op_rms_norm_grad, "d0B1"},
+          SONDE__REFERENCE(rms_norm_run, .parts = row_parts));
 
-const sonde__op_kind sonde__op_rms_norm_grad = {
-    .name = "RmsNormGrad",
-    SONDE__OPERANDS(norm, 3, 4, 2),
-    .out_names = {NULL, "GradWeight"},
-    .infer = row_norm_grad_infer,
-    SONDE__REFERENCE(rms_norm_grad_run, .parts = row_parts),
-};
+SONDE__OP(rms_norm_grad, "RmsNormGrad", norm, 3, 4, 2, .out_names = {NULL, "GradWeight"},
+          .infer = row_norm_grad_infer,
+          SONDE__REFERENCE(rms_norm_grad_run, .parts = row_parts));
 
 /* Weight 1 and bias 0, each of the shape of a row. */
 static int row_params(const sonde__op_attrs *attrs, int most,
@@ -340,27 +322,20 @@ static int rms_norm_params(const sonde__op_shape *x, const sonde__op_attrs *attr
 #define AFFINE                                                                           \
     SONDE__FIELD("elementwise_affine", SONDE__FIELD_FLAG, norm.affine, 1.0, 0, 1)
 
-const sonde__op_layer sonde__layer_layer_norm = {
-    .name = "layer_norm",
-    .kind = &sonde__op_layer_norm,
-    .inputs = 1,
-    .fields = {NORMALIZED_SHAPE,
-               SONDE__FIELD("eps", SONDE__FIELD_NUMBER, norm.eps, 1e-5, 0,
-                            (double)INFINITY),
-               AFFINE, SONDE__FIELD("bias", SONDE__FIELD_FLAG, norm.bias, 1.0, 0, 1)},
-    .help = "(x - mean) / sqrt(variance + eps) over the last dimensions, times weight, "
-            "plus bias",
-    .params = layer_norm_params,
-};
+SONDE__LAYER(layer_norm, layer_norm, 1,
+             "(x - mean) / sqrt(variance + eps) over the last dimensions, times weight, "
+             "plus bias",
+             .fields = {NORMALIZED_SHAPE,
+                        SONDE__FIELD("eps", SONDE__FIELD_NUMBER, norm.eps, 1e-5, 0,
+                                     (double)INFINITY),
+                        AFFINE,
+                        SONDE__FIELD("bias", SONDE__FIELD_FLAG, norm.bias, 1.0, 0, 1)},
+             .params = layer_norm_params);
 
-const sonde__op_layer sonde__layer_rms_norm = {
-    .name = "rms_norm",
-    .kind = &sonde__op_rms_norm,
-    .inputs = 1,
-    .fields = {NORMALIZED_SHAPE,
-               SONDE__FIELD("eps", SONDE__FIELD_NUMBER, norm.eps, 1.1920929e-7, 0,
-                            (double)INFINITY),
-               AFFINE},
-    .help = "x / sqrt(mean of squares + eps) over the last dimensions, times weight",
-    .params = rms_norm_params,
-};
+SONDE__LAYER(rms_norm, rms_norm, 1,
+             "x / sqrt(mean of squares + eps) over the last dimensions, times weight",
+             .fields = {NORMALIZED_SHAPE,
+                        SONDE__FIELD("eps", SONDE__FIELD_NUMBER, norm.eps, 1.1920929e-7,
+                                     0, (double)INFINITY),
+                        AFFINE},
+             .params = rms_norm_params);

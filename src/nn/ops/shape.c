@@ -72,14 +72,9 @@ static void identity_gradient(const sonde__op_gradient_context *context)
     context->grad_in[0] = context->grad_out[0];
 }
 
-const sonde__op_kind sonde__op_identity = {
-    .name = "Identity",
-    SONDE__OPERANDS(none, 1, 1, 1),
-    .infer = identity_infer,
-    .gradient = identity_gradient,
-    SONDE__REFERENCE(identity_run),
-    .halves = SONDE__HALVES_KEPT,
-};
+SONDE__OP(identity, "Identity", none, 1, 1, 1, .infer = identity_infer,
+          .gradient = identity_gradient, SONDE__REFERENCE(identity_run),
+          .halves = SONDE__HALVES_KEPT);
 
 /* --- reshape ------------------------------------------------------------------------ */
 
@@ -149,14 +144,9 @@ static void reshape_run(const sonde__op_call *call, int part, int parts)
     copy(call);
 }
 
-const sonde__op_kind sonde__op_reshape = {
-    .name = "Reshape",
-    SONDE__OPERANDS(shape, 1, 1, 1),
-    .infer = reshape_infer,
-    .backward = {&sonde__op_reshape, "d", 0, true},
-    SONDE__REFERENCE(reshape_run),
-    .halves = SONDE__HALVES_KEPT,
-};
+SONDE__OP(reshape, "Reshape", shape, 1, 1, 1, .infer = reshape_infer,
+          .backward = {&sonde__op_reshape, "d", 0, true}, SONDE__REFERENCE(reshape_run),
+          .halves = SONDE__HALVES_KEPT);
 
 /* --- transpose ---------------------------------------------------------------------- */
 
@@ -300,15 +290,9 @@ static void transpose_gradient(const sonde__op_gradient_context *context)
                                          &context->grad_out[0], 1);
 }
 
-const sonde__op_kind sonde__op_transpose = {
-    .name = "Transpose",
-    SONDE__OPERANDS(shape, 1, 1, 1),
-    .infer = transpose_infer,
-    .gradient = transpose_gradient,
-    SONDE__REFERENCE(transpose_run),
-    .fast = transpose_fast,
-    .halves = SONDE__HALVES_KEPT,
-};
+SONDE__OP(transpose, "Transpose", shape, 1, 1, 1, .infer = transpose_infer,
+          .gradient = transpose_gradient, SONDE__REFERENCE(transpose_run),
+          .fast = transpose_fast, .halves = SONDE__HALVES_KEPT);
 
 /* --- broadcast ---------------------------------------------------------------------- */
 
@@ -354,13 +338,8 @@ static void broadcast_gradient(const sonde__op_gradient_context *context)
         sonde__op_emit_sum_to(context, context->grad_out[0], context->in[0]);
 }
 
-const sonde__op_kind sonde__op_broadcast = {
-    .name = "Broadcast",
-    SONDE__OPERANDS(shape, 1, 1, 1),
-    .infer = broadcast_infer,
-    .gradient = broadcast_gradient,
-    SONDE__REFERENCE(broadcast_run),
-};
+SONDE__OP(broadcast, "Broadcast", shape, 1, 1, 1, .infer = broadcast_infer,
+          .gradient = broadcast_gradient, SONDE__REFERENCE(broadcast_run));
 
 static sonde_err reorder_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                sonde_diag *diag)
@@ -393,13 +372,8 @@ static void reorder_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-const sonde__op_kind sonde__op_reorder = {
-    .name = "Reorder",
-    SONDE__OPERANDS(none, 1, 1, 1),
-    .infer = reorder_infer,
-    SONDE__REFERENCE(reorder_run),
-    .fast = sonde__kernel_reorder_fast,
-};
+SONDE__OP(reorder, "Reorder", none, 1, 1, 1, .infer = reorder_infer,
+          SONDE__REFERENCE(reorder_run), .fast = sonde__kernel_reorder_fast);
 
 /* === shape layers =================================================================== */
 
@@ -422,32 +396,17 @@ static sonde__op_value build_flatten(const sonde__op_builder *builder,
     return builder->emit(builder, &sonde__op_reshape, &dims, in, 1);
 }
 
-const sonde__op_layer sonde__layer_flatten = {
-    .name = "flatten",
-    .kind = &sonde__op_reshape,
-    .inputs = 1,
-    .fields = {AXIS("start_dim", shape.axis, 1.0)},
-    .help = "the dimensions from start_dim on as one",
-    .build = build_flatten,
-};
+SONDE__LAYER(flatten, reshape, 1, "the dimensions from start_dim on as one",
+             .fields = {AXIS("start_dim", shape.axis, 1.0)}, .build = build_flatten);
 
-const sonde__op_layer sonde__layer_reshape = {
-    .name = "reshape",
-    .kind = &sonde__op_reshape,
-    .inputs = 1,
-    .fields = {SONDE__FIELD("shape", SONDE__FIELD_DIMS, shape.dims, (double)NAN, -1,
-                            1e15)},
-    .help = "the same elements in another shape; -1 is inferred, 0 is copied from x",
-};
+SONDE__LAYER(reshape, reshape, 1,
+             "the same elements in another shape; -1 is inferred, 0 is copied from x",
+             .fields = {SONDE__FIELD("shape", SONDE__FIELD_DIMS, shape.dims, (double)NAN,
+                                     -1, 1e15)});
 
-const sonde__op_layer sonde__layer_permute = {
-    .name = "permute",
-    .kind = &sonde__op_transpose,
-    .inputs = 1,
-    .fields = {SONDE__FIELD("dims", SONDE__FIELD_DIMS, shape.dims, (double)NAN,
-                            -SONDE_MAX_DIMS, SONDE_MAX_DIMS - 1)},
-    .help = "the dimensions in another order",
-};
+SONDE__LAYER(permute, transpose, 1, "the dimensions in another order",
+             .fields = {SONDE__FIELD("dims", SONDE__FIELD_DIMS, shape.dims, (double)NAN,
+                                     -SONDE_MAX_DIMS, SONDE_MAX_DIMS - 1)});
 
 static sonde__op_value build_transpose(const sonde__op_builder *builder,
                                        sonde__op_attrs *attrs, const sonde__op_value *in)
@@ -466,15 +425,10 @@ static sonde__op_value build_transpose(const sonde__op_builder *builder,
     return builder->emit(builder, &sonde__op_transpose, attrs, in, 1);
 }
 
-const sonde__op_layer sonde__layer_transpose = {
-    .name = "transpose",
-    .kind = &sonde__op_transpose,
-    .inputs = 1,
-    .fields = {AXIS("dim0", shape.axis, (double)NAN),
-               AXIS("dim1", shape.other, (double)NAN)},
-    .help = "two dimensions exchanged",
-    .build = build_transpose,
-};
+SONDE__LAYER(transpose, transpose, 1, "two dimensions exchanged",
+             .fields = {AXIS("dim0", shape.axis, (double)NAN),
+                        AXIS("dim1", shape.other, (double)NAN)},
+             .build = build_transpose);
 
 /* x with a dimension of 1 put in at `axis`, or (axis given as -1 - axis) taken out. The
  * batch stays open: its dim is copied, or the one that is inferred. */
@@ -531,31 +485,16 @@ static sonde__op_value build_squeeze(const sonde__op_builder *builder,
     return emit_dims(builder, in[0], attrs->shape.axis, true);
 }
 
-const sonde__op_layer sonde__layer_unsqueeze = {
-    .name = "unsqueeze",
-    .kind = &sonde__op_reshape,
-    .inputs = 1,
-    .fields = {AXIS("dim", shape.axis, (double)NAN)},
-    .help = "a dimension of 1 put in at dim",
-    .build = build_unsqueeze,
-};
+SONDE__LAYER(unsqueeze, reshape, 1, "a dimension of 1 put in at dim",
+             .fields = {AXIS("dim", shape.axis, (double)NAN)}, .build = build_unsqueeze);
 
-const sonde__op_layer sonde__layer_squeeze = {
-    .name = "squeeze",
-    .kind = &sonde__op_reshape,
-    .inputs = 1,
-    .fields = {AXIS("dim", shape.axis, (double)NAN)},
-    .help = "without the dimension dim, which is 1",
-    .build = build_squeeze,
-};
+SONDE__LAYER(squeeze, reshape, 1, "without the dimension dim, which is 1",
+             .fields = {AXIS("dim", shape.axis, (double)NAN)}, .build = build_squeeze);
 
-const sonde__op_layer sonde__layer_expand = {
-    .name = "expand",
-    .kind = &sonde__op_broadcast,
-    .inputs = 1,
-    .fields = {SONDE__FIELD("size", SONDE__FIELD_DIMS, shape.dims, (double)NAN, -1, 1e9)},
-    .help = "repeated along dimensions of 1 to size; -1 keeps a dimension",
-};
+SONDE__LAYER(expand, broadcast, 1,
+             "repeated along dimensions of 1 to size; -1 keeps a dimension",
+             .fields = {SONDE__FIELD("size", SONDE__FIELD_DIMS, shape.dims, (double)NAN,
+                                     -1, 1e9)});
 
 static sonde__op_value build_stack(const sonde__op_builder *builder,
                                    sonde__op_attrs *attrs, const sonde__op_value *in)
@@ -573,11 +512,5 @@ static sonde__op_value build_stack(const sonde__op_builder *builder,
                          2);
 }
 
-const sonde__op_layer sonde__layer_stack = {
-    .name = "stack",
-    .kind = &sonde__op_cat,
-    .inputs = 2,
-    .fields = {AXIS("dim", shape.axis, 0.0)},
-    .help = "a and b along a new dimension at dim",
-    .build = build_stack,
-};
+SONDE__LAYER(stack, cat, 2, "a and b along a new dimension at dim",
+             .fields = {AXIS("dim", shape.axis, 0.0)}, .build = build_stack);

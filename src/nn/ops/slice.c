@@ -89,13 +89,8 @@ static void slice_run(const sonde__op_call *call, int part, int parts)
               call->out[0].data, false);
 }
 
-const sonde__op_kind sonde__op_slice = {
-    .name = "Slice",
-    SONDE__OPERANDS(slice, 1, 1, 1),
-    .infer = slice_infer,
-    .backward = {&sonde__op_slice_grad, "d", 0, true},
-    SONDE__REFERENCE(slice_run),
-};
+SONDE__OP(slice, "Slice", slice, 1, 1, 1, .infer = slice_infer,
+          .backward = {&sonde__op_slice_grad, "d", 0, true}, SONDE__REFERENCE(slice_run));
 
 static sonde_err slice_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                   sonde_diag *diag)
@@ -114,12 +109,8 @@ static void slice_grad_run(const sonde__op_call *call, int part, int parts)
               true);
 }
 
-const sonde__op_kind sonde__op_slice_grad = {
-    .name = "SliceGrad",
-    SONDE__OPERANDS(slice, 1, 1, 1),
-    .infer = slice_grad_infer,
-    SONDE__REFERENCE(slice_grad_run),
-};
+SONDE__OP(slice_grad, "SliceGrad", slice, 1, 1, 1, .infer = slice_grad_infer,
+          SONDE__REFERENCE(slice_grad_run));
 
 #define WHOLE(key_, member, fallback_, text)                                             \
     {                                                                                    \
@@ -128,18 +119,15 @@ const sonde__op_kind sonde__op_slice_grad = {
         .least = -1e9, .most = 1e9, .fallback_text = (text)                              \
     }
 
-const sonde__op_layer sonde__layer_slice = {
-    .name = "slice",
-    .kind = &sonde__op_slice,
-    .inputs = 1,
-    .fields = {SONDE__FIELD("dim", SONDE__FIELD_AXIS, slice.axis, 0.0, -SONDE_MAX_DIMS,
-                            SONDE_MAX_DIMS - 1),
-               WHOLE("start", slice.start, 0.0, NULL),
-               WHOLE("end", slice.end, 1e9, "the end"),
-               SONDE__FIELD("step", SONDE__FIELD_WHOLE, slice.step, 1.0, 1, 1e9)},
-    .help = "places start, start + step ... before end of the dimension dim; negative "
-            "ones count from the end",
-};
+SONDE__LAYER(slice, slice, 1,
+             "places start, start + step ... before end of the dimension dim; negative "
+             "ones count from the end",
+             .fields = {
+                 SONDE__FIELD("dim", SONDE__FIELD_AXIS, slice.axis, 0.0, -SONDE_MAX_DIMS,
+                              SONDE_MAX_DIMS - 1),
+                 WHOLE("start", slice.start, 0.0, NULL),
+                 WHOLE("end", slice.end, 1e9, "the end"),
+                 SONDE__FIELD("step", SONDE__FIELD_WHOLE, slice.step, 1.0, 1, 1e9)});
 
 /* === cat ============================================================================ */
 
@@ -194,13 +182,8 @@ static void cat_run(const sonde__op_call *call, int part, int parts)
               call->out[0].data, true);
 }
 
-const sonde__op_kind sonde__op_cat = {
-    .name = "Cat",
-    SONDE__OPERANDS(along, 2, 2, 1),
-    .infer = cat_infer,
-    .backward = {&sonde__op_cat_grad, "d01"},
-    SONDE__REFERENCE(cat_run),
-};
+SONDE__OP(cat, "Cat", along, 2, 2, 1, .infer = cat_infer,
+          .backward = {&sonde__op_cat_grad, "d01"}, SONDE__REFERENCE(cat_run));
 
 /* dy, and the two inputs for their shapes. */
 static sonde_err cat_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs,
@@ -219,19 +202,9 @@ static void cat_grad_run(const sonde__op_call *call, int part, int parts)
               call->in[0].data, false);
 }
 
-const sonde__op_kind sonde__op_cat_grad = {
-    .name = "CatGrad",
-    SONDE__OPERANDS(along, 3, 3, 2),
-    .out_names = {NULL, "GradB"},
-    .infer = cat_grad_infer,
-    SONDE__REFERENCE(cat_grad_run),
-};
+SONDE__OP(cat_grad, "CatGrad", along, 3, 3, 2, .out_names = {NULL, "GradB"},
+          .infer = cat_grad_infer, SONDE__REFERENCE(cat_grad_run));
 
-const sonde__op_layer sonde__layer_cat = {
-    .name = "cat",
-    .kind = &sonde__op_cat,
-    .inputs = 2,
-    .fields = {SONDE__FIELD("dim", SONDE__FIELD_AXIS, along.axis, 0.0, -SONDE_MAX_DIMS,
-                            SONDE_MAX_DIMS - 1)},
-    .help = "b after a along the dimension dim",
-};
+SONDE__LAYER(cat, cat, 2, "b after a along the dimension dim",
+             .fields = {SONDE__FIELD("dim", SONDE__FIELD_AXIS, along.axis, 0.0,
+                                     -SONDE_MAX_DIMS, SONDE_MAX_DIMS - 1)});

@@ -92,14 +92,9 @@ static void softmax_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-const sonde__op_kind sonde__op_softmax = {
-    .name = "Softmax",
-    SONDE__OPERANDS(along, 1, 1, 1),
-    .infer = softmax_infer,
-    .backward = {&sonde__op_softmax_grad, "dA"},
-    SONDE__REFERENCE(softmax_run),
-    .fast = sonde__kernel_softmax_fast,
-};
+SONDE__OP(softmax, "Softmax", along, 1, 1, 1, .infer = softmax_infer,
+          .backward = {&sonde__op_softmax_grad, "dA"}, SONDE__REFERENCE(softmax_run),
+          .fast = sonde__kernel_softmax_fast);
 
 static void log_softmax_run(const sonde__op_call *call, int part, int parts)
 {
@@ -120,14 +115,9 @@ static void log_softmax_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-const sonde__op_kind sonde__op_log_softmax = {
-    .name = "LogSoftmax",
-    SONDE__OPERANDS(along, 1, 1, 1),
-    .infer = softmax_infer,
-    .backward = {&sonde__op_log_softmax_grad, "dA"},
-    SONDE__REFERENCE(log_softmax_run),
-    .fast = sonde__kernel_log_softmax_fast,
-};
+SONDE__OP(log_softmax, "LogSoftmax", along, 1, 1, 1, .infer = softmax_infer,
+          .backward = {&sonde__op_log_softmax_grad, "dA"},
+          SONDE__REFERENCE(log_softmax_run), .fast = sonde__kernel_log_softmax_fast);
 
 /* --- gradients ---------------------------------------------------------------------- */
 
@@ -156,13 +146,8 @@ static void softmax_grad_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-const sonde__op_kind sonde__op_softmax_grad = {
-    .name = "SoftmaxGrad",
-    SONDE__OPERANDS(along, 2, 2, 1),
-    .infer = softmax_grad_infer,
-    SONDE__REFERENCE(softmax_grad_run),
-    .fast = sonde__kernel_softmax_grad_fast,
-};
+SONDE__OP(softmax_grad, "SoftmaxGrad", along, 2, 2, 1, .infer = softmax_grad_infer,
+          SONDE__REFERENCE(softmax_grad_run), .fast = sonde__kernel_softmax_grad_fast);
 
 static void log_softmax_grad_run(const sonde__op_call *call, int part, int parts)
 {
@@ -187,27 +172,15 @@ static void log_softmax_grad_run(const sonde__op_call *call, int part, int parts
     }
 }
 
-const sonde__op_kind sonde__op_log_softmax_grad = {
-    .name = "LogSoftmaxGrad",
-    SONDE__OPERANDS(along, 2, 2, 1),
-    .infer = softmax_grad_infer,
-    SONDE__REFERENCE(log_softmax_grad_run),
-    .fast = sonde__kernel_log_softmax_grad_fast,
-};
+SONDE__OP(log_softmax_grad, "LogSoftmaxGrad", along, 2, 2, 1, .infer = softmax_grad_infer,
+          SONDE__REFERENCE(log_softmax_grad_run),
+          .fast = sonde__kernel_log_softmax_grad_fast);
 
 /* --- layers ----------------------------------------------------------------------------- */
 
 #define DIM SONDE__FIELD_DIM("dim", along.axis, 1.0)
 
-const sonde__op_layer sonde__layer_softmax = {.name = "softmax",
-                                              .kind = &sonde__op_softmax,
-                                              .inputs = 1,
-                                              .fields = {DIM},
-                                              .help =
-                                                  "exp(x) / the sum of exp(x) along dim"};
+SONDE__LAYER(softmax, softmax, 1, "exp(x) / the sum of exp(x) along dim",
+             .fields = {DIM});
 
-const sonde__op_layer sonde__layer_log_softmax = {.name = "log_softmax",
-                                                  .kind = &sonde__op_log_softmax,
-                                                  .inputs = 1,
-                                                  .fields = {DIM},
-                                                  .help = "the logarithm of softmax"};
+SONDE__LAYER(log_softmax, log_softmax, 1, "the logarithm of softmax", .fields = {DIM});

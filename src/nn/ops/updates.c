@@ -178,15 +178,9 @@ static void sgd_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-const sonde__op_kind sonde__op_sgd = {
-    .name = "Sgd",
-    SONDE__OPERANDS(update, 2, 3, 2),
-    .out_names = {NULL, "Velocity"},
-    .infer = sgd_infer,
-    SONDE__REFERENCE(sgd_run),
-    .fast = sonde__kernel_sgd_fast,
-    .alias = {W + 1, V + 1},
-};
+SONDE__OP(sgd, "Sgd", update, 2, 3, 2, .out_names = {NULL, "Velocity"},
+          .infer = sgd_infer, SONDE__REFERENCE(sgd_run), .fast = sonde__kernel_sgd_fast,
+          .alias = {W + 1, V + 1});
 
 /* === adam ============================================================================ */
 
@@ -241,15 +235,11 @@ static void adam_run(const sonde__op_call *call, int part, int parts)
     sonde__op_store(&call->out[3], 0, step);
 }
 
-const sonde__op_kind sonde__op_adam = {
-    .name = "Adam",
-    SONDE__OPERANDS(update, 5, 5, 4),
-    .out_names = {NULL, "FirstMoment", "SecondMoment", "Step"},
-    .infer = counted_infer,
-    SONDE__REFERENCE(adam_run),
-    .fast = sonde__kernel_adam_fast,
-    .alias = {W + 1, MOMENT + 1, SQUARE + 1, STEP + 1},
-};
+SONDE__OP(adam, "Adam", update, 5, 5, 4,
+          .out_names = {NULL, "FirstMoment", "SecondMoment", "Step"},
+          .infer = counted_infer, SONDE__REFERENCE(adam_run),
+          .fast = sonde__kernel_adam_fast,
+          .alias = {W + 1, MOMENT + 1, SQUARE + 1, STEP + 1});
 
 /* === lamb ============================================================================ */
 
@@ -329,15 +319,11 @@ static void lamb_run(const sonde__op_call *call, int part, int parts)
     sonde__op_store(&call->out[3], 0, step);
 }
 
-const sonde__op_kind sonde__op_lamb = {
-    .name = "Lamb",
-    SONDE__OPERANDS(update, 5, 5, 4),
-    .out_names = {NULL, "FirstMoment", "SecondMoment", "Step"},
-    .infer = counted_infer,
-    SONDE__REFERENCE(lamb_run),
-    .fast = sonde__kernel_lamb_fast,
-    .alias = {W + 1, MOMENT + 1, SQUARE + 1, STEP + 1},
-};
+SONDE__OP(lamb, "Lamb", update, 5, 5, 4,
+          .out_names = {NULL, "FirstMoment", "SecondMoment", "Step"},
+          .infer = counted_infer, SONDE__REFERENCE(lamb_run),
+          .fast = sonde__kernel_lamb_fast,
+          .alias = {W + 1, MOMENT + 1, SQUARE + 1, STEP + 1});
 
 /* === adagrad ========================================================================= */
 
@@ -377,15 +363,9 @@ static void adagrad_run(const sonde__op_call *call, int part, int parts)
     sonde__op_store(&call->out[2], 0, before + 1.0);
 }
 
-const sonde__op_kind sonde__op_adagrad = {
-    .name = "Adagrad",
-    SONDE__OPERANDS(update, 4, 4, 3),
-    .out_names = {NULL, "SquareSum", "Step"},
-    .infer = counted_infer,
-    SONDE__REFERENCE(adagrad_run),
-    .fast = sonde__kernel_adagrad_fast,
-    .alias = {W + 1, V + 1, COUNT + 1},
-};
+SONDE__OP(adagrad, "Adagrad", update, 4, 4, 3, .out_names = {NULL, "SquareSum", "Step"},
+          .infer = counted_infer, SONDE__REFERENCE(adagrad_run),
+          .fast = sonde__kernel_adagrad_fast, .alias = {W + 1, V + 1, COUNT + 1});
 
 /* === rmsprop ========================================================================= */
 
@@ -467,12 +447,7 @@ static void rmsprop_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-const sonde__op_kind sonde__op_rmsprop = {
-    .name = "RmsProp",
-    SONDE__OPERANDS(update, 3, 5, 4),
-    .out_names = {NULL, "SquareMean", "Mean", "Momentum"},
-    .infer = rmsprop_infer,
-    SONDE__REFERENCE(rmsprop_run),
-    .fast = sonde__kernel_rmsprop_fast,
-    .alias = {W + 1, V + 1, MEAN + 1, BUFFER + 1},
-};
+SONDE__OP(rmsprop, "RmsProp", update, 3, 5, 4,
+          .out_names = {NULL, "SquareMean", "Mean", "Momentum"}, .infer = rmsprop_infer,
+          SONDE__REFERENCE(rmsprop_run), .fast = sonde__kernel_rmsprop_fast,
+          .alias = {W + 1, V + 1, MEAN + 1, BUFFER + 1});

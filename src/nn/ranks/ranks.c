@@ -8,7 +8,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "base/object.h"
+#include "base/shared_object.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -11,7 +11,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "base/point.h"
+#include "base/number.h"
 
 #include <sonde/safetensors.h>
 
@@ -28,8 +28,7 @@ static size_t collect(const sonde_nn_session *session, sonde_named_view *named)
     size_t count = 0;
 
     for (size_t i = 0; i < sonde__graph_tensor_count(model); i++) {
-        named[count].name = sonde__graph_tensor_name(model, i);
-        named[count++].view = sonde__graph_tensor_view(model, i);
+        named[count++] = sonde__graph_tensor(model, i);
     }
     for (size_t i = 0; i < session->plan.state_count; i++) {
         const sonde__plan_state *state = &session->plan.states[i];
@@ -112,8 +111,8 @@ static void note_settings(const sonde_nn_session *session, notes *n)
     if (session->epoch_calls > 0) {
         note_number(n, "sonde.epoch_calls", session->epoch_calls);
     }
-    if (options->replication_factor > 1) {
-        note_number(n, "sonde.replication_factor", options->replication_factor);
+    if (options->replicas > 1) {
+        note_number(n, "sonde.replication_factor", options->replicas);
     }
     if (sonde_nn_ranks_count(session->ranks) > 1) {
         note_number(n, "sonde.ranks", sonde_nn_ranks_count(session->ranks));
@@ -136,13 +135,6 @@ sonde_err sonde_nn_session_save(const sonde_nn_session *session, const char *pat
         sonde_safetensors_write(path, named, count, n.rows, n.count, diag);
     sonde__free(named);
     return err;
-}
-
-void sonde_nn_session_set_epoch_calls(sonde_nn_session *session, int64_t calls)
-{
-    if (session != NULL && calls >= 0) {
-        session->epoch_calls = calls;
-    }
 }
 
 /* --- metadata ----------------------------------------------------------------------- */
@@ -206,8 +198,8 @@ static sonde_err read_info(const sonde_safetensors *file, const char *path,
     if (!read_count(file, "sonde.epoch_calls", &read.epoch_calls)) {
         read.epoch_calls = 0;
     }
-    if (!read_count(file, "sonde.replication_factor", &read.replication_factor)) {
-        read.replication_factor = 1;
+    if (!read_count(file, "sonde.replication_factor", &read.replicas)) {
+        read.replicas = 1;
     }
     if (!read_count(file, "sonde.ranks", &read.ranks)) {
         read.ranks = 1;
@@ -267,4 +259,88 @@ error:
     sonde_safetensors_destroy(file);
     sonde__free(named);
     return err;
+}
+
+/* === from session to session ======================================================= */
+
+/*
+ * The optimiser's state from one session of a model to the next, in memory.
+ */
+
+/* The state with a name that outlives a step; NULL: there is none. */
+static const sonde__plan_state *find_state(const sonde_nn_session *session,
+                                           const char *name)
+{
+    const sonde__plan *plan = &session->plan;
+
+    for (size_t i = 0; i < plan->state_count; i++) {
+        if (!plan->states[i].accumulator && strcmp(plan->states[i].name, name) == 0) {
+            return &plan->states[i];
+        }
+    }
+    return NULL;
+}
+
+/* Whether every state of `next` is one of `last`, and the other way round. */
+static sonde_err check_states(const sonde_nn_session *next, const sonde_nn_session *last,
+                              sonde_diag *diag)
+{
+    for (size_t i = 0; i < next->plan.state_count; i++) {
+        const sonde__plan_state *state = &next->plan.states[i];
+
+        if (!state->accumulator && find_state(last, state->name) == NULL) {
+            return sonde__fail(
+                diag, SONDE_EINVAL, "session",
+                "the same optimizer, with the same numbers fixed by compile",
+                "the other session has no '%s'", state->name);
+        }
+    }
+    return SONDE_OK;
+}
+
+static sonde_err check_pair(const sonde_nn_session *session, const sonde_nn_session *last,
+                            sonde_diag *diag)
+{
+    sonde_err err = SONDE_OK;
+
+    if (!session->training || !last->training) {
+        return sonde__fail(diag, SONDE_EINVAL, "session", "two sessions for training",
+                           "a session for inference");
+    }
+    if (!last->compiled) {
+        return sonde__fail(diag, SONDE_ESTATE, "session",
+                           "a call of compile or run before",
+                           "the other session has not been compiled");
+    }
+    if (session->model != last->model || session == last) {
+        return sonde__fail(diag, SONDE_EINVAL, "session", "two sessions of one model",
+                           session == last ? "one session" : "two models");
+    }
+    if (session->optimizer.kind != last->optimizer.kind) {
+        return sonde__fail(diag, SONDE_EINVAL, "session",
+                           sonde_nn_optimizer_name(last->optimizer.kind), "optimizer %s",
+                           sonde_nn_optimizer_name(session->optimizer.kind));
+    }
+    err = check_states(session, last, diag);
+    return err == SONDE_OK ? check_states(last, session, diag) : err;
+}
+
+sonde_err sonde_nn_session_carry(sonde_nn_session *session, const sonde_nn_session *last,
+                                 sonde_diag *diag)
+{
+    SONDE__NEEDS(diag, session, last);
+    SONDE__TRY(sonde__session_ready(session, diag));
+    SONDE__TRY(check_pair(session, last, diag));
+    for (size_t i = 0; i < session->plan.state_count; i++) {
+        const sonde__plan_state *state = &session->plan.states[i];
+        const sonde__plan_state *found =
+            state->accumulator ? NULL : find_state(last, state->name);
+
+        if (found != NULL) {
+            memcpy(state->data, found->data,
+                   (size_t)sonde__op_shape_count(&state->shape) * sizeof *state->data);
+        }
+    }
+    session->step = last->step;
+    return SONDE_OK;
 }

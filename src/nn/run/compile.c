@@ -107,7 +107,7 @@ static sonde_err make_observer(sonde_nn_session *session, uint32_t *id_of,
 {
     const sonde_call_shape shape = {session->options.device_iterations,
                                     session->options.gradient_accumulation,
-                                    session->options.replication_factor};
+                                    session->options.replicas};
     const bool nothing = session->anchor_count == 0 && session->tap_count == 0 &&
                          session->attach_count == 0 && session->hook == NULL &&
                          session->program.graph.print_count == 0;
@@ -382,7 +382,7 @@ static sonde_err make_plan(sonde_nn_session *session, const uint32_t *id_of,
     const int threads = session->options.threads > 0
                             ? SONDE_MIN(session->options.threads, processors)
                             : processors;
-    sonde__plan_device device = {.replicas = session->options.replication_factor,
+    sonde__plan_device device = {.replicas = session->options.replicas,
                                  .threads = threads};
 
     session->stages = sonde__plan_has_stages(&session->program)

@@ -23,7 +23,7 @@
 
 static int count_replicas(const device_call *call)
 {
-    return call->session->options.replication_factor;
+    return call->session->options.replicas;
 }
 
 static execution *replica(const device_call *call, int r)
@@ -290,7 +290,7 @@ static void begin_step(device_call *call)
 static void set_draw(const execution *run)
 {
     const sonde_nn_session *session = run->call->session;
-    const uint64_t here = (uint64_t)session->options.replication_factor;
+    const uint64_t here = (uint64_t)session->options.replicas;
     const uint64_t replicas = here * (uint64_t)sonde_nn_ranks_count(session->ranks);
     const uint64_t before = here * (uint64_t)sonde_nn_ranks_rank(session->ranks);
     const uint64_t micro_batches =

@@ -12,11 +12,10 @@
 
 static sonde_anchor_options anchor_options(const sonde_nn_session *session)
 {
-    sonde_anchor_options options = sonde_anchor_options_of(session->training);
-
-    options.mode = session->options.output_mode;
-    options.period = session->options.output_period;
-    return options;
+    return (sonde_anchor_options){.size = sizeof(sonde_anchor_options),
+                                  .training = session->training,
+                                  .mode = session->options.output_mode,
+                                  .period = session->options.output_period};
 }
 
 /* --- anchors ------------------------------------------------------------------------ */
@@ -110,7 +109,7 @@ sonde_err sonde__session_make_outputs(sonde_nn_session *session, sonde_diag *dia
     const sonde_anchor_options options = anchor_options(session);
     const sonde_call_shape shape = {session->options.device_iterations,
                                     session->options.gradient_accumulation,
-                                    session->options.replication_factor};
+                                    session->options.replicas};
     SONDE__TRY(sonde_catalogue_create(&session->output_catalogue, diag));
     SONDE__TRY(sonde_anchors_create(&options, &session->outputs, diag));
     for (size_t i = 0; i < session->plan.output_count; i++) {
@@ -147,7 +146,7 @@ void sonde__session_outputs_put(execution *run)
 {
     sonde_nn_session *session = run->call->session;
     const sonde__plan *plan = run->plan;
-    const bool several = session->options.replication_factor > 1;
+    const bool several = session->options.replicas > 1;
 
     if (several) {
         (void)pthread_mutex_lock(&session->output_lock);
@@ -177,23 +176,18 @@ void sonde__session_outputs_end_call(sonde_nn_session *session)
 {
     const sonde_nn_options *options = &session->options;
 
-    for (int r = 0; r < options->replication_factor; r++) {
+    for (int r = 0; r < options->replicas; r++) {
         session->loss_sum += sonde__session_run(session, r)->loss_sum;
     }
-    session->loss_count = session->training ? (int64_t)options->device_iterations *
-                                                  options->gradient_accumulation *
-                                                  options->replication_factor
-                                            : 0;
+    session->loss_count = session->training
+                              ? (int64_t)options->device_iterations *
+                                    options->gradient_accumulation * options->replicas
+                              : 0;
 }
 
 void sonde__session_outputs_end_step(sonde_nn_session *session)
 {
     sonde_observer_end_step(session->output_observer);
-}
-
-size_t sonde_nn_session_output_count(const sonde_nn_session *session)
-{
-    return session != NULL ? session->plan.output_count : 0;
 }
 
 sonde_err sonde_nn_session_output(const sonde_nn_session *session, size_t i,

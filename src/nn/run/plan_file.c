@@ -2,7 +2,7 @@
  * plan_file.c - a session saved in a file, and made anew from one.
  */
 #include "base/fail.h"
-#include "base/given.h"
+#include "base/options.h"
 #include "base/memory.h"
 #include "base/whole_file.h"
 #include "nn/graph/graph.h"
@@ -164,14 +164,10 @@ sonde_err sonde_nn_plan_session(const sonde_nn_plan *plan, sonde_nn_model *model
     sonde_err err = SONDE_OK;
 
     info.options.plan = plan;
-    SONDE__TRY(info.training
-                   ? sonde_nn_training_session(model, &info.options, &info.optimizer,
-                                               &session, diag)
-                   : sonde_nn_inference_session(model, &info.options, &session, diag));
-    err = sonde_nn_session_set_mode(session, mode, diag);
-    if (err == SONDE_OK) {
-        err = add_groups(plan, &in, session, diag);
-    }
+    SONDE__TRY(sonde_nn_session_create(
+        model, &info.options, info.training ? &info.optimizer : NULL, &session, diag));
+    session->mode = mode;
+    err = add_groups(plan, &in, session, diag);
     if (err == SONDE_OK) {
         err = add_anchors(plan, &in, session, diag);
     }

@@ -17,7 +17,7 @@ static const sonde__packed_field option_fields[] = {
     OPTION(batch_size, SONDE__PACKED_LONG),
     OPTION(device_iterations, SONDE__PACKED_WORD),
     OPTION(gradient_accumulation, SONDE__PACKED_WORD),
-    OPTION(replication_factor, SONDE__PACKED_WORD),
+    OPTION(replicas, SONDE__PACKED_WORD),
     OPTION(reduction, SONDE__PACKED_WORD),
     OPTION(output_mode, SONDE__PACKED_WORD),
     OPTION(output_period, SONDE__PACKED_WORD),

@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "nn/ranks/ranks.h"
 #include "nn/run/session_state.h"
-#include "base/given.h"
+#include "base/options.h"
 
 #include <sonde/log.h>
 
@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <math.h>
 
 /* === inputs ========================================================================= */
 
@@ -36,7 +37,7 @@ static void explain_batch(const sonde_nn_session *session, const sonde__op_shape
                        ": batch_size %" PRId64
                        " of device_iterations %d, gradient_accumulation %d, replicas %d",
                        session->program.batch_size, options->device_iterations,
-                       options->gradient_accumulation, options->replication_factor);
+                       options->gradient_accumulation, options->replicas);
     }
 }
 
@@ -142,9 +143,9 @@ sonde_err sonde__session_check_inputs(const sonde_nn_session *session,
     return SONDE_OK;
 }
 
-static sonde_err create(sonde_nn_model *model, const sonde_nn_options *options,
-                        const sonde_nn_optimizer *optimizer, sonde_nn_session **out,
-                        sonde_diag *diag)
+sonde_err sonde_nn_session_create(sonde_nn_model *model, const sonde_nn_options *options,
+                                  const sonde_nn_optimizer *optimizer,
+                                  sonde_nn_session **out, sonde_diag *diag)
 {
     sonde_nn_session *session = NULL;
     sonde_nn_options taken;
@@ -171,23 +172,6 @@ static sonde_err create(sonde_nn_model *model, const sonde_nn_options *options,
     (void)pthread_mutex_init(&session->output_lock, NULL);
     *out = session;
     return SONDE_OK;
-}
-
-sonde_err sonde_nn_training_session(sonde_nn_model *model,
-                                    const sonde_nn_options *options,
-                                    const sonde_nn_optimizer *optimizer,
-                                    sonde_nn_session **out, sonde_diag *diag)
-{
-    const sonde_nn_optimizer fallback = sonde_nn_optimizer_sgd(0.01F, 0.0F);
-
-    return create(model, options, optimizer != NULL ? optimizer : &fallback, out, diag);
-}
-
-sonde_err sonde_nn_inference_session(sonde_nn_model *model,
-                                     const sonde_nn_options *options,
-                                     sonde_nn_session **out, sonde_diag *diag)
-{
-    return create(model, options, NULL, out, diag);
 }
 
 void sonde_nn_session_destroy(sonde_nn_session *session)
@@ -225,39 +209,6 @@ static sonde_err check_open(const sonde_nn_session *session, const void *given,
     }
     return sonde__fail(diag, SONDE_ESTATE, what, "it before compile",
                        "the session is compiled and its options are frozen");
-}
-
-sonde_err sonde_nn_session_set_options(sonde_nn_session *session,
-                                       const sonde_nn_options *options, sonde_diag *diag)
-{
-    SONDE__TRY(check_open(session, options, "options", diag));
-    sonde_nn_options taken;
-    SONDE__TAKE(sonde_nn_options, &taken, options, diag);
-    session->options = taken;
-    return SONDE_OK;
-}
-
-sonde_err sonde_nn_session_set_mode(sonde_nn_session *session, sonde_mode mode,
-                                    sonde_diag *diag)
-{
-    SONDE__TRY(check_open(session, session, "mode", diag));
-    if ((unsigned)mode >= SONDE_MODE_GLOBAL) {
-        return sonde__fail(diag, SONDE_EINVAL, "mode", "train, eval or predict", "%d",
-                           (int)mode);
-    }
-    session->mode = mode;
-    return SONDE_OK;
-}
-
-sonde_err sonde_nn_session_print_to(sonde_nn_session *session, FILE *stream,
-                                    sonde_diag *diag)
-{
-    const sonde_err err = check_open(session, session, "print_to", diag);
-
-    if (err == SONDE_OK) {
-        session->print_stream = stream;
-    }
-    return err;
 }
 
 sonde_err sonde_nn_session_anchor(sonde_nn_session *session, const char *user_name,
@@ -324,13 +275,9 @@ sonde_err sonde_nn_session_tap(sonde_nn_session *session, const char *selector,
     return SONDE_OK;
 }
 
-sonde_err sonde_nn_session_attach(sonde_nn_session *session, sonde_nn_attach attach,
-                                  void *user, sonde_diag *diag)
+static sonde_err add_attach(sonde_nn_session *session, sonde_nn_attach attach, void *user,
+                            sonde_diag *diag)
 {
-    SONDE__TRY(check_open(session, session, "attach", diag));
-    if (attach == NULL) {
-        return sonde__graph_expect(NULL, "attach", diag);
-    }
     if (!sonde__reserve(&session->attach_requests, &session->attach_capacity,
                         session->attach_count + 1, sizeof *session->attach_requests)) {
         return sonde__fail_nomem(diag, "what is attached");
@@ -346,18 +293,68 @@ static sonde_err attach_outfeed(void *user, const sonde_catalogue *catalogue,
     return sonde_outfeed_attach(user, catalogue, observer, diag);
 }
 
-sonde_err sonde_nn_session_outfeed(sonde_nn_session *session, sonde_outfeed *queue,
-                                   sonde_diag *diag)
+/* What is set; NULL: nothing. */
+static const char *find_set(const sonde_nn_session_options *options)
 {
-    SONDE__TRY(sonde__graph_expect(queue, "outfeed", diag));
-    return sonde_nn_session_attach(session, attach_outfeed, queue, diag);
+    return options->options != NULL            ? "options"
+           : options->mode != SONDE_MODE_TRAIN ? "mode"
+           : options->attach != NULL           ? "attach"
+           : options->outfeed != NULL          ? "outfeed"
+           : options->hook != NULL             ? "hook"
+           : options->ranks != NULL            ? "ranks"
+           : options->prints != NULL           ? "prints"
+                                               : NULL;
 }
 
-sonde_err sonde_nn_session_attach_hook(sonde_nn_session *session, sonde_hook *hook,
-                                       sonde_diag *diag)
+static sonde_err check_set(const sonde_nn_session *session,
+                           const sonde_nn_session_options *options, sonde_diag *diag)
 {
-    SONDE__TRY(check_open(session, session, "hook", diag));
-    session->hook = hook;
+    const char *what = find_set(options);
+
+    if (options->epoch_calls < 0) {
+        return sonde__fail(diag, SONDE_EINVAL, "epoch_calls", "0 or more", "%lld",
+                           (long long)options->epoch_calls);
+    }
+    if (what == NULL) {
+        return SONDE_OK;
+    }
+    SONDE__TRY(check_open(session, session, what, diag));
+    if ((unsigned)options->mode >= SONDE_MODE_GLOBAL) {
+        return sonde__fail(diag, SONDE_EINVAL, "mode", "train, eval or predict", "%d",
+                           (int)options->mode);
+    }
+    return options->ranks == NULL || session->training
+               ? SONDE_OK
+               : sonde__fail(diag, SONDE_EINVAL, "ranks", "a session for training",
+                             "a session for inference");
+}
+
+sonde_err sonde_nn_session_set(sonde_nn_session *session,
+                               const sonde_nn_session_options *given, sonde_diag *diag)
+{
+    SONDE__NEEDS_AS(diag, "session, options", session, given);
+    sonde_nn_session_options options;
+    sonde_nn_options taken = session->options;
+    SONDE__TAKE(sonde_nn_session_options, &options, given, diag);
+    SONDE__TRY(check_set(session, &options, diag));
+    if (options.options != NULL) {
+        SONDE__TAKE(sonde_nn_options, &taken, options.options, diag);
+    }
+    if (options.attach != NULL) {
+        SONDE__TRY(add_attach(session, options.attach, options.user, diag));
+    }
+    if (options.outfeed != NULL) {
+        SONDE__TRY(add_attach(session, attach_outfeed, options.outfeed, diag));
+    }
+    session->options = taken;
+    session->mode = options.mode != SONDE_MODE_TRAIN ? options.mode : session->mode;
+    session->hook = options.hook != NULL ? options.hook : session->hook;
+    session->ranks = options.ranks != NULL ? options.ranks : session->ranks;
+    session->print_stream =
+        options.prints != NULL ? options.prints : session->print_stream;
+    if (options.epoch_calls > 0) {
+        session->epoch_calls = options.epoch_calls;
+    }
     return SONDE_OK;
 }
 
@@ -401,8 +398,8 @@ sonde_err sonde_nn_session_describe(const sonde_nn_session *session,
     SONDE__TRY(sonde__graph_expect(info, "info", diag));
     options = &session->options;
     *info = (sonde_nn_session_info){
-        .arena_bytes = session->plan.arena_bytes * (size_t)options->replication_factor,
-        .largest_live = session->plan.largest_live * (size_t)options->replication_factor,
+        .arena_bytes = session->plan.arena_bytes * (size_t)options->replicas,
+        .largest_live = session->plan.largest_live * (size_t)options->replicas,
         .state_bytes = count_state_bytes(session),
         .op_count = session->plan.step_count,
         .threads = session->lanes * session->width,
@@ -410,23 +407,28 @@ sonde_err sonde_nn_session_describe(const sonde_nn_session *session,
         .batch_size = session->program.batch_size,
         .device_iterations = options->device_iterations,
         .gradient_accumulation = options->gradient_accumulation,
-        .replication_factor = options->replication_factor,
+        .replicas = options->replicas,
         .ranks = sonde_nn_ranks_count(session->ranks),
         .output_mode = options->output_mode,
         .combined_batch = session->program.batch_size * options->device_iterations *
-                          options->gradient_accumulation * options->replication_factor};
+                          options->gradient_accumulation * options->replicas,
+        .output_count = session->plan.output_count,
+        .latency = sonde__session_latency_get(&session->latency)};
     return SONDE_OK;
 }
 
-sonde_err sonde_nn_session_set_optimizer(sonde_nn_session *session,
+sonde_err sonde_nn_session_set_optimizer(sonde_nn_session *session, const char *group,
                                          const sonde_nn_optimizer *optimizer,
                                          sonde_diag *diag)
 {
-    SONDE__TRY(sonde__graph_expect(session, "session", diag));
+    SONDE__NEEDS(diag, session, optimizer);
     SONDE__TRY(sonde_nn_optimizer_check(optimizer, diag));
     if (!session->training) {
         return sonde__fail(diag, SONDE_ESTATE, "optimizer", "a training session",
                            "this session infers");
+    }
+    if (group != NULL) {
+        return sonde__session_set_group(session, group, optimizer, diag);
     }
     SONDE__TRY(sonde__session_optimizer_may_become(session, &session->optimizer,
                                                    optimizer, diag));
@@ -532,4 +534,75 @@ sonde_err sonde_nn_session_heed(sonde_nn_session *session, sonde_diag *diag)
     return session->stopped ? sonde__fail(diag, SONDE_EINTERRUPTED, "control", NULL, "%s",
                                           session->stop.text)
                             : SONDE_OK;
+}
+
+/* === durations of calls ============================================================ */
+
+/*
+ * How long calls of run took: counts by duration, 32 to an octave, so that a
+ * percentile is known to 3 %.
+ */
+
+enum { SHARES = 32, SHARES_LOG2 = 5, LONGEST_LOG2 = 45 }; /* ns; 2^45 are ten hours */
+
+static size_t bucket_of(uint64_t ns)
+{
+    int log2 = SHARES_LOG2;
+
+    if (ns < SHARES) {
+        return (size_t)ns;
+    }
+    ns = ns < (UINT64_C(1) << LONGEST_LOG2) ? ns : (UINT64_C(1) << LONGEST_LOG2) - 1;
+    log2 = 63 - __builtin_clzll(ns);
+    return (size_t)(log2 - SHARES_LOG2 + 1) * SHARES +
+           (size_t)(ns >> (log2 - SHARES_LOG2)) - SHARES;
+}
+
+/* The middle of a bucket, in seconds. */
+static double duration_of(size_t bucket)
+{
+    const int octave = (int)(bucket / SHARES);
+    const double share = (double)(bucket % SHARES);
+
+    return 1e-9 * (octave == 0 ? share : ldexp(SHARES + share + 0.5, octave - 1));
+}
+
+void sonde__session_latency_add(sonde__session_latency *latency, double seconds)
+{
+    const double ns = seconds > 0.0 ? seconds * 1e9 : 0.0;
+
+    latency->least = latency->calls == 0 ? seconds : fmin(latency->least, seconds);
+    latency->most = fmax(latency->most, seconds);
+    latency->sum += seconds;
+    latency->calls++;
+    latency->counts[bucket_of((uint64_t)ns)]++;
+}
+
+/* The duration that a share of the calls did not exceed. */
+static double percentile(const sonde__session_latency *latency, double share)
+{
+    const int64_t wanted = (int64_t)ceil(share * (double)latency->calls);
+    int64_t count = 0;
+
+    for (size_t i = 0; i < SONDE__LATENCY_BUCKETS; i++) {
+        count += latency->counts[i];
+        if (count >= wanted) {
+            return fmin(fmax(duration_of(i), latency->least), latency->most);
+        }
+    }
+    return latency->most;
+}
+
+sonde_nn_latency sonde__session_latency_get(const sonde__session_latency *latency)
+{
+    if (latency->calls == 0) {
+        return (sonde_nn_latency){.calls = 0};
+    }
+    return (sonde_nn_latency){.calls = latency->calls,
+                              .minimum = latency->least,
+                              .mean = latency->sum / (double)latency->calls,
+                              .median = percentile(latency, 0.5),
+                              .p90 = percentile(latency, 0.9),
+                              .p99 = percentile(latency, 0.99),
+                              .maximum = latency->most};
 }

@@ -108,11 +108,9 @@ void sonde__session_free_groups(sonde_nn_session *session)
     sonde__free(session->groups);
 }
 
-sonde_err sonde_nn_session_set_group(sonde_nn_session *session, const char *name,
-                                     const sonde_nn_optimizer *optimizer,
-                                     sonde_diag *diag)
+sonde_err sonde__session_set_group(sonde_nn_session *session, const char *name,
+                                   const sonde_nn_optimizer *optimizer, sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, session, name, optimizer);
     sonde_nn_group *group = find_group(session, name);
 
     if (group == NULL) {
@@ -164,8 +162,7 @@ static void show_numbers(const sonde_nn_session *session, float loss_scale)
 void sonde__session_set_live(const sonde_nn_session *session)
 {
     const int summed = session->options.gradient_accumulation *
-                       session->options.replication_factor *
-                       sonde_nn_ranks_count(session->ranks);
+                       session->options.replicas * sonde_nn_ranks_count(session->ranks);
     const float loss_scale = loss_scale_of(session);
     const float scale =
         (session->options.reduction == SONDE_NN_REDUCTION_MEAN ? 1.0F / (float)summed

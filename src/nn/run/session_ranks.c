@@ -12,22 +12,6 @@
 
 #include <string.h>
 
-sonde_err sonde_nn_session_attach_ranks(sonde_nn_session *session, sonde_nn_ranks *ranks,
-                                        sonde_diag *diag)
-{
-    SONDE__TRY(sonde__graph_expect(session, "session", diag));
-    if (session->compiled) {
-        return sonde__fail(diag, SONDE_ESTATE, "ranks", "before compile",
-                           "the session is compiled");
-    }
-    if (!session->training) {
-        return sonde__fail(diag, SONDE_EINVAL, "ranks", "a session for training",
-                           "a session for inference");
-    }
-    session->ranks = ranks;
-    return SONDE_OK;
-}
-
 /* --- the same state in all ranks ---------------------------------------------------- */
 
 /* Of the optimiser and its groups: ranks of other numbers make other updates. */
@@ -57,7 +41,7 @@ static uint64_t digest(const sonde_nn_session *session)
     uint64_t hash = sonde__ranks_mix(SONDE__RANKS_SEED, options->device_iterations);
 
     hash = sonde__ranks_mix(hash, options->gradient_accumulation);
-    hash = sonde__ranks_mix(hash, options->replication_factor);
+    hash = sonde__ranks_mix(hash, options->replicas);
     hash = sonde__ranks_mix(hash, (int64_t)options->reduction);
     hash = sonde__ranks_mix(hash, (int64_t)options->random_seed);
     hash = sonde__ranks_mix(hash, session->program.batch_size);

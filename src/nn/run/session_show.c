@@ -3,7 +3,7 @@
  */
 #include "nn/run/session_state.h"
 
-#include "nn/kernels/operand_vitals.h"
+#include "nn/kernels/call.h"
 
 #include <string.h>
 
@@ -12,8 +12,7 @@ size_t sonde__session_flat(const sonde_nn_session *session, const sonde_coordina
     const int k =
         place->iteration * session->options.gradient_accumulation + place->micro_batch;
 
-    return (size_t)k * (size_t)session->options.replication_factor +
-           (size_t)place->replica;
+    return (size_t)k * (size_t)session->options.replicas + (size_t)place->replica;
 }
 
 void *sonde__session_buffer_data(const execution *run, const sonde__plan_buffer *buffer)
@@ -132,7 +131,7 @@ void sonde__session_show(execution *run, int first, int count)
                                run->at.micro_batch, run->at.replica);
     }
     if (run->turns != NULL) {
-        run->ticket += (unsigned)session->options.replication_factor;
+        run->ticket += (unsigned)session->options.replicas;
         sonde__session_turn_pass(run->turns);
     }
 }

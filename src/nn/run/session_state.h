@@ -168,6 +168,8 @@ void sonde__session_set_live(const sonde_nn_session *session);
 /* Once compiled: the loss scale of the first step, if it is automatic. */
 void sonde__session_begin_scaling(const sonde_nn_session *session);
 void sonde__session_free_groups(sonde_nn_session *session);
+sonde_err sonde__session_set_group(sonde_nn_session *session, const char *name,
+                                   const sonde_nn_optimizer *optimizer, sonde_diag *diag);
 
 /* Count, shapes, dtypes, contiguity, and that targets are classes. */
 sonde_err sonde__session_check_inputs(const sonde_nn_session *session,
@@ -196,6 +198,7 @@ void sonde__session_release_sinks(sonde_nn_session *session);
 void sonde__session_check_step(const execution *run, size_t i);
 sonde_err sonde__session_trap_error(const sonde_nn_session *session, sonde_diag *diag);
 void sonde__session_latency_add(sonde__session_latency *latency, double seconds);
+sonde_nn_latency sonde__session_latency_get(const sonde__session_latency *latency);
 
 /* session_ranks.c: every rank ends a step with the buffers of rank 0. */
 void sonde__session_share_buffers(const sonde_nn_session *session);
@@ -217,7 +220,7 @@ void *sonde__session_buffer_data(const execution *run, const sonde__plan_buffer 
 static inline int64_t sonde__session_flat_count(const sonde_nn_options *options)
 {
     return (int64_t)options->device_iterations * options->gradient_accumulation *
-           options->replication_factor;
+           options->replicas;
 }
 /* The micro-batch's place in the flat order of a call. */
 size_t sonde__session_flat(const sonde_nn_session *session,

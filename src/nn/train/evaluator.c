@@ -4,7 +4,7 @@
 #include "nn/train/train_state.h"
 #include "base/fail.h"
 #include "base/memory.h"
-#include "base/given.h"
+#include "base/options.h"
 
 #include <math.h>
 #include <string.h>
@@ -82,12 +82,12 @@ static sonde_err make_session(const sonde_nn_evaluator *evaluator, int64_t batch
     sonde_nn_options session = evaluator->session;
 
     session.batch_size = batch;
-    SONDE__TRY(sonde_nn_inference_session(evaluator->model, &session, out, diag));
-    SONDE__TRY(sonde_nn_session_attach_hook(*out, options->hook, diag));
-    if (options->attach != NULL) {
-        SONDE__TRY(
-            sonde_nn_session_attach(*out, options->attach, options->attach_user, diag));
-    }
+    SONDE__TRY(sonde_nn_session_create(evaluator->model, &session, NULL, out, diag));
+    SONDE__TRY(sonde_nn_session_set(*out,
+                                    SONDE_OPTIONS(sonde_nn_session, .hook = options->hook,
+                                                  .attach = options->attach,
+                                                  .user = options->attach_user),
+                                    diag));
     return sonde_nn_session_compile(*out, diag);
 }
 
@@ -165,7 +165,7 @@ static sonde_err make(sonde_nn_model *model, const sonde_nn_evaluator_options *g
     evaluator->session.on_progress = NULL;
     evaluator->session.device_iterations = 1;
     evaluator->session.gradient_accumulation = 1;
-    evaluator->session.replication_factor = 1;
+    evaluator->session.replicas = 1;
     evaluator->session.output_mode = SONDE_ANCHOR_ALL;
     evaluator->session.fixed_batch = true;
     *out = evaluator;
@@ -433,18 +433,11 @@ sonde_nn_score sonde_nn_evaluator_score(const sonde_nn_evaluator *evaluator)
     return (sonde_nn_score){
         .loss = sonde__train_mean_get(&evaluator->loss),
         .classes = true,
+        .matrix = evaluator->matrix,
         .error = (double)NAN,
         .r2 = (double)NAN,
         .accuracy = sonde_nn_confusion_get_info(evaluator->matrix).accuracy,
         .samples = (int64_t)sonde_nn_confusion_get_info(evaluator->matrix).total};
-}
-
-const sonde_nn_confusion *sonde_nn_evaluator_matrix(const sonde_nn_evaluator *evaluator)
-{
-    if (evaluator == NULL) {
-        return NULL;
-    }
-    return evaluator->matrix;
 }
 
 /* --- means -------------------------------------------------------------------------- */

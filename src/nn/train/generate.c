@@ -2,7 +2,7 @@
  * generate.c - see sonde_nn_generate in evaluator.h.
  */
 #include "base/fail.h"
-#include "base/given.h"
+#include "base/options.h"
 #include "base/memory.h"
 #include "base/random.h"
 
@@ -27,7 +27,7 @@ typedef struct generation {
 /* An evaluation adds the loss to the model's outputs: then a session reads targets. */
 static bool has_loss(const sonde_nn_model *model)
 {
-    const sonde_nn_value loss = sonde_nn_model_loss(model);
+    const sonde_nn_value loss = sonde_nn_model_get_info(model).loss;
 
     for (size_t i = 0; sonde_nn_model_output(model, i) != 0; i++) {
         if (sonde_nn_model_output(model, i) == loss) {
@@ -123,8 +123,9 @@ static sonde_err open_session(generation *run, sonde_nn_model *model, sonde_diag
     sonde_nn_options_init(&options);
     options.batch_size = 1;
     options.fixed_batch = true;
-    SONDE__TRY(sonde_nn_inference_session(model, &options, &run->session, diag));
-    return sonde_nn_session_set_mode(run->session, SONDE_MODE_PREDICT, diag);
+    SONDE__TRY(sonde_nn_session_create(model, &options, NULL, &run->session, diag));
+    return sonde_nn_session_set(
+        run->session, SONDE_OPTIONS(sonde_nn_session, .mode = SONDE_MODE_PREDICT), diag);
 }
 
 sonde_err sonde_nn_generate(sonde_nn_model *model, const int64_t *prompt,

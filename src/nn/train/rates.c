@@ -6,9 +6,9 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "base/point.h"
+#include "base/number.h"
 
-#include <sonde/nn/option.h>
+#include <sonde/nn/job.h>
 
 #include <errno.h>
 #include <stdlib.h>
@@ -103,7 +103,7 @@ sonde_err sonde__train_take_rate(sonde_nn_trainer *trainer, sonde_diag *diag)
         trainer->job != NULL ? sonde_nn_job_get_info(trainer->job) : NULL;
 
     if (info != NULL) {
-        SONDE__TRY(take_job_rate(&info->rate, &info->rates, &trainer->rate, diag));
+        SONDE__TRY(take_job_rate(&info->schedule, &info->rates, &trainer->rate, diag));
     } else if (trainer->options.rate != NULL) {
         trainer->rate = *trainer->options.rate;
     }
@@ -122,8 +122,9 @@ static sonde_err read_job_group(const sonde_nn_trainer *trainer, size_t i,
     *params = given.params;
     *group = (sonde__train_group){
         .name = given.name, .optimizer = given.optimizer, .own = given.scheduled};
-    return given.scheduled ? take_job_rate(&given.rate, &given.rates, &group->rate, diag)
-                           : SONDE_OK;
+    return given.scheduled
+               ? take_job_rate(&given.schedule, &given.rates, &group->rate, diag)
+               : SONDE_OK;
 }
 
 static sonde__train_group read_given_group(const sonde_nn_group *given,
@@ -139,8 +140,9 @@ static sonde__train_group read_given_group(const sonde_nn_group *given,
 
 sonde_err sonde__train_add_groups(sonde_nn_trainer *trainer, sonde_diag *diag)
 {
-    const size_t count = trainer->job != NULL ? sonde_nn_job_group_count(trainer->job)
-                                              : trainer->options.group_count;
+    const size_t count = trainer->job != NULL
+                             ? sonde_nn_job_get_info(trainer->job)->group_count
+                             : trainer->options.group_count;
 
     trainer->groups = sonde__calloc(count, sizeof *trainer->groups);
     if (trainer->groups == NULL) {
@@ -206,13 +208,13 @@ sonde_err sonde__train_set_rates(const sonde_nn_trainer *trainer, sonde_diag *di
     }
     now.learning_rate = (float)sonde_nn_rate_at(
         &trainer->rate, (double)trainer->optimizer.learning_rate, step);
-    err = sonde_nn_session_set_optimizer(trainer->session, &now, diag);
+    err = sonde_nn_session_set_optimizer(trainer->session, NULL, &now, diag);
     for (size_t i = 0; err == SONDE_OK && i < trainer->group_count; i++) {
         const sonde__train_group *group = &trainer->groups[i];
 
         now = group->optimizer;
         now.learning_rate = (float)group_rate(trainer, group, step);
-        err = sonde_nn_session_set_group(trainer->session, group->name, &now, diag);
+        err = sonde_nn_session_set_optimizer(trainer->session, group->name, &now, diag);
     }
     return err;
 }

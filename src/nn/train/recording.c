@@ -4,7 +4,7 @@
 #include "nn/train/train_state.h"
 #include "base/fail.h"
 #include "base/macros.h"
-#include "base/point.h"
+#include "base/number.h"
 
 #include <sonde/json.h>
 #include <sonde/log.h>
@@ -59,7 +59,7 @@ static const char *smdebug_config(void)
 /* The first option that configures a recording; NULL: none. */
 static const char *any_given(const sonde_nn_job_record *record)
 {
-    return record->every > 0           ? "save_every"
+    return record->every > 0           ? "record_every"
            : record->save_all          ? "save_all"
            : record->include.count > 0 ? "record_include"
            : record->vitals_every > 0  ? "vitals_every"
@@ -102,7 +102,7 @@ sonde_err sonde__train_hook_open(const sonde_nn_trainer *trainer, sonde_hook **o
     const sonde_nn_trainer_options *asked = &trainer->options;
     const sonde_nn_job_info *info = sonde_nn_job_get_info(trainer->job);
     const sonde_nn_job_record *record = &info->record;
-    const bool described = sonde_nn_job_records(trainer->job);
+    const bool described = info->records;
     const char *path = record->path[0] != '\0' ? record->path : NULL;
     const char *file = record->config[0] != '\0' ? record->config
                        : !described              ? smdebug_config()
@@ -135,7 +135,7 @@ sonde_err sonde__train_hook_open(const sonde_nn_trainer *trainer, sonde_hook **o
     SONDE__TRY_GO(configure(record, hook, diag));
     if (asked->resume != NULL) {
         SONDE__TRY_GO(
-            sonde_hook_go_on(hook, SONDE_MODE_TRAIN, trainer->resumed.step, diag));
+            sonde_hook_resume_at(hook, SONDE_MODE_TRAIN, trainer->resumed.step, diag));
     }
     *out = hook;
     return SONDE_OK;
@@ -339,7 +339,7 @@ static sonde_err check_settings(const sonde_nn_trainer *trainer, sonde_diag *dia
         {"device_iterations", saved->device_iterations, trainer->plan.device_iterations},
         {"gradient_accumulation", saved->gradient_accumulation,
          trainer->plan.gradient_accumulation},
-        {"replicas", saved->replication_factor, trainer->plan.replication_factor},
+        {"replicas", saved->replicas, trainer->plan.replicas},
         {"ranks", saved->ranks, trainer->plan.ranks},
         {"seed", (int64_t)saved->random_seed,
          (int64_t)trainer->session_options.random_seed}};
@@ -385,6 +385,6 @@ sonde_err sonde__train_resume_check_data(const sonde_nn_trainer *trainer,
                            "an epoch had %lld calls, and now has %lld", (long long)saved,
                            (long long)wanted);
     }
-    sonde_nn_session_set_epoch_calls(trainer->session, wanted);
-    return SONDE_OK;
+    return sonde_nn_session_set(
+        trainer->session, SONDE_OPTIONS(sonde_nn_session, .epoch_calls = wanted), diag);
 }

@@ -118,7 +118,7 @@ static void announce(const sonde_nn_trainer *trainer)
 static size_t count_inputs(const sonde_nn_trainer *trainer,
                            const sonde_nn_feed_batch *batch)
 {
-    const size_t most = sonde_nn_model_input_count(trainer->model);
+    const size_t most = sonde_nn_model_get_info(trainer->model).input_count;
 
     return trainer->job != NULL ? SONDE_MIN(batch->count, most) : batch->count;
 }
@@ -390,7 +390,7 @@ static sonde_err score(sonde_nn_trainer *trainer, sonde_diag *diag)
         return err;
     }
     result = sonde_nn_evaluator_score(last);
-    trainer->matrix = sonde_nn_evaluator_matrix(last);
+    trainer->matrix = result.matrix;
     SONDE__TRY(record_number(trainer, "test_loss", result.loss, diag));
     SONDE__TRY(
         result.tokens    ? record_number(trainer, "perplexity", result.perplexity, diag)
@@ -504,59 +504,17 @@ done:
 
 /* --- reading ------------------------------------------------------------------------ */
 
-sonde_nn_session *sonde_nn_trainer_session(sonde_nn_trainer *trainer)
+sonde_nn_trainer_info sonde_nn_trainer_get_info(const sonde_nn_trainer *trainer)
 {
     if (trainer == NULL) {
-        return NULL;
+        return (sonde_nn_trainer_info){.session = NULL};
     }
-    return trainer->session;
-}
-
-sonde_nn_model *sonde_nn_trainer_model(sonde_nn_trainer *trainer)
-{
-    if (trainer == NULL) {
-        return NULL;
-    }
-    return trainer->model;
-}
-
-sonde_rules *sonde_nn_trainer_rules(sonde_nn_trainer *trainer)
-{
-    if (trainer == NULL) {
-        return NULL;
-    }
-    return trainer->rules;
-}
-
-sonde_actions *sonde_nn_trainer_actions(sonde_nn_trainer *trainer)
-{
-    if (trainer == NULL) {
-        return NULL;
-    }
-    return trainer->actions;
-}
-
-const sonde_request *sonde_nn_trainer_stopped(const sonde_nn_trainer *trainer)
-{
-    if (trainer == NULL) {
-        return NULL;
-    }
-    return trainer->stopped;
-}
-
-const sonde_nn_dataset *sonde_nn_trainer_dataset(const sonde_nn_trainer *trainer,
-                                                 sonde_nn_split split)
-{
-    if (trainer == NULL) {
-        return NULL;
-    }
-    return split == SONDE_NN_TRAIN ? trainer->train : trainer->test;
-}
-
-const sonde_nn_confusion *sonde_nn_trainer_matrix(const sonde_nn_trainer *trainer)
-{
-    if (trainer == NULL) {
-        return NULL;
-    }
-    return trainer->matrix;
+    return (sonde_nn_trainer_info){.session = trainer->session,
+                                   .model = trainer->model,
+                                   .rules = trainer->rules,
+                                   .actions = trainer->actions,
+                                   .stopped = trainer->stopped,
+                                   .train = trainer->train,
+                                   .test = trainer->test,
+                                   .matrix = trainer->matrix};
 }

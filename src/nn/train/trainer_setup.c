@@ -5,11 +5,11 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "base/given.h"
+#include "base/options.h"
 #include "nn/ranks/ranks.h"
 
 #include <sonde/log.h>
-#include <sonde/nn/option.h>
+#include <sonde/nn/job.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -58,8 +58,11 @@ static sonde_err attach_judging(sonde_nn_trainer *trainer, sonde_diag *diag)
     char checkpoints[SONDE__TRAIN_PATH];
     SONDE__TRY(sonde__train_judging_open(trainer, path, diag));
     if (trainer->rules != NULL) {
-        SONDE__TRY(sonde_nn_session_attach(trainer->session, sonde__train_judging_attach,
-                                           trainer, diag));
+        SONDE__TRY(sonde_nn_session_set(
+            trainer->session,
+            SONDE_OPTIONS(sonde_nn_session, .attach = sonde__train_judging_attach,
+                          .user = trainer),
+            diag));
     }
     if (folder != NULL) {
         SONDE__TRY(sonde__train_path(folder, "checkpoints", checkpoints, diag));
@@ -72,15 +75,17 @@ static sonde_err attach_judging(sonde_nn_trainer *trainer, sonde_diag *diag)
 static sonde_err make_session(sonde_nn_trainer *trainer, sonde_diag *diag)
 {
     SONDE__TRY(sonde__train_resume_find(trainer, diag));
-    SONDE__TRY(sonde_nn_training_session(trainer->model, &trainer->session_options,
-                                         &trainer->optimizer, &trainer->session, diag));
-    SONDE__TRY(
-        sonde_nn_session_attach_ranks(trainer->session, trainer->options.ranks, diag));
+    SONDE__TRY(sonde_nn_session_create(trainer->model, &trainer->session_options,
+                                       &trainer->optimizer, &trainer->session, diag));
+    SONDE__TRY(sonde_nn_session_set(
+        trainer->session,
+        SONDE_OPTIONS(sonde_nn_session, .ranks = trainer->options.ranks), diag));
     SONDE__TRY(sonde__train_add_groups(trainer, diag));
     if (trainer->job != NULL) {
         SONDE__TRY(sonde__train_hook_open(trainer, &trainer->hook, diag));
     }
-    SONDE__TRY(sonde_nn_session_attach_hook(trainer->session, trainer->hook, diag));
+    SONDE__TRY(sonde_nn_session_set(
+        trainer->session, SONDE_OPTIONS(sonde_nn_session, .hook = trainer->hook), diag));
     return attach_judging(trainer, diag);
 }
 
@@ -234,7 +239,7 @@ sonde_err sonde_nn_trainer_create_for_job(sonde_nn_job *job,
     if (options->feed == NULL) {
         SONDE__TRY_GO(settle_vocabulary(job, diag));
     }
-    if (sonde_nn_job_is_balanced(job) && trainer->feed.next == NULL) {
+    if (sonde_nn_job_get_info(job)->balanced && trainer->feed.next == NULL) {
         SONDE__TRY_GO(open_split(trainer, SONDE_NN_TRAIN, &trainer->train, diag));
         SONDE__TRY_GO(sonde_nn_job_balance(job, trainer->train, diag));
     }

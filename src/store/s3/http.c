@@ -4,7 +4,7 @@
 #include "store/s3/http.h"
 #include "base/fail.h"
 #include "base/macros.h"
-#include "base/point.h"
+#include "base/number.h"
 
 #include <ctype.h>
 #include <stdbool.h>

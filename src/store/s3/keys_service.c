@@ -13,7 +13,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "base/point.h"
+#include "base/number.h"
 #include "store/s3/keys.h"
 #include "store/s3/profile.h"
 #include "store/s3/xml.h"

@@ -7,7 +7,7 @@
  */
 #include "store/s3/profile.h"
 #include "base/memory.h"
-#include "base/point.h"
+#include "base/number.h"
 
 #include <sonde/text.h>
 

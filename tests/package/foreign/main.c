@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <sonde/error.h>
+#include <sonde/sonde.h>
 
 int main(void)
 {

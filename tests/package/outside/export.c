@@ -1,5 +1,5 @@
 /* Exports a run as CSV. */
-#include <sonde/export_run.h>
+#include <sonde/sonde.h>
 
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
 /* Reads a run as it is written: prints the loss of every step until the run ends. */
-#include <sonde/trial.h>
+#include <sonde/sonde.h>
 
 #include <stdio.h>
 

@@ -1,6 +1,5 @@
 /* The same loop, judged while it runs: at too high a rate the weight explodes. */
-#include <sonde/rules.h>
-#include <sonde/watch.h>
+#include <sonde/sonde.h>
 
 #include <stdio.h>
 

@@ -1,6 +1,5 @@
 /* A training loop of one's own, recorded by a hook: y = w x, fitted by gradient descent. */
-#include <sonde/hook.h>
-#include <sonde/watch.h>
+#include <sonde/sonde.h>
 
 #include <stdio.h>
 

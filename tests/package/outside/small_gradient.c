@@ -1,5 +1,5 @@
 /* A rule in a plug-in: the mean of a tensor's absolute values falls below 0.001. */
-#include <sonde/rule.h>
+#include <sonde/sonde.h>
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {

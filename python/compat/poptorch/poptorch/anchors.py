@@ -6,7 +6,7 @@
     Gradient___NAME          of a parameter or an output, for one micro-batch
     Accum___NAME             sum of a parameter's gradients over the micro-batches so far
     UpdatedVar___NAME        a parameter after the update
-    Accl1___NAME, Accl2___NAME, Step___NAME    state of the optimiser after the update
+    Accl1___NAME, Accl2___NAME, Step___NAME    state of the optimizer after the update
 
 A value of micro-batch k = (d G + g) R + r belongs to update d, accumulation step g, replica r.
 """

@@ -1,4 +1,4 @@
-"""Optimisers with poptorch's arguments: PyTorch's own, LAMB, and RMSprop's TensorFlow variant.
+"""Optimizers with poptorch's arguments: PyTorch's own, LAMB, and RMSprop's TensorFlow variant.
 
 loss_scaling multiplies the loss before the backward pass, and the update divides by it: gradients
 that are observed are scaled. max_grad_norm clips one norm over all gradients, unscaled and
@@ -25,7 +25,7 @@ AUTOMATIC = 65536.0  # the automatic loss scaling begins with it, as torch.amp.G
 
 
 def first_scaling(optimizer: Any, automatic: bool) -> float:
-    """The loss scaling of an optimiser; with automatic, what it begins with."""
+    """The loss scaling of an optimizer; with automatic, what it begins with."""
     given = float(getattr(optimizer, "loss_scaling", 1.0))
     return AUTOMATIC if automatic and given == 1.0 else given
 
@@ -55,7 +55,7 @@ class LossScaling:
 
 
 class _Extra:
-    """The arguments that PyTorch's optimisers lack."""
+    """The arguments that PyTorch's optimizers lack."""
 
     loss_scaling: float
     max_grad_norm: float
@@ -118,7 +118,7 @@ class AdamW(torch.optim.AdamW, _Extra):
 
 
 class _Own(torch.optim.Optimizer, _Extra):
-    """An optimiser that PyTorch lacks: _update changes one parameter."""
+    """An optimizer that PyTorch lacks: _update changes one parameter."""
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:

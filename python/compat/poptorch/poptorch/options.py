@@ -127,7 +127,7 @@ class Training(_Group):
 
     def setAutomaticLossScaling(self, enabled: bool = True) -> "Training":
         """Finds the loss scaling while training, by the rule of torch.amp.GradScaler: it begins
-        with the optimiser's, or 65536, halves at an update whose gradients are not finite, which
+        with the optimizer's, or 65536, halves at an update whose gradients are not finite, which
         is left out, and doubles after 2000 others. The tensor lossScaling___default."""
         return self._set(_value_automatic_loss_scaling=_flag("setAutomaticLossScaling", enabled))
 

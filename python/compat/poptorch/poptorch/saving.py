@@ -1,4 +1,4 @@
-"""Compiled models in files: what was compiled, its options, parameters and the optimiser's state.
+"""Compiled models in files: what was compiled, its options, parameters and the optimizer's state.
 
 A file is Python's pickle, by torch.save: open files of people you trust.
 """

@@ -1,4 +1,4 @@
-"""The optimiser's state, between PyTorch's optimiser and the engine's checkpoint (safetensors)."""
+"""The optimizer's state, between PyTorch's optimizer and the engine's checkpoint (safetensors)."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def _tensors(state: bytes) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
 
 
 def taken(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether an optimiser has taken steps."""
+    """Whether an optimizer has taken steps."""
     return any("step" not in state or float(state["step"]) > 0
                for state in optimizer.state.values())
 
 
 def give(state: bytes, kind: str, optimizer: torch.optim.Optimizer,
          names: dict[int, str]) -> bytes:
-    """A checkpoint with the state of PyTorch's optimiser. names: of parameters, by id."""
+    """A checkpoint with the state of PyTorch's optimizer. names: of parameters, by id."""
     header, tensors = _tensors(state)
     steps = 1
     for weight, values in optimizer.state.items():
@@ -63,7 +63,7 @@ def give(state: bytes, kind: str, optimizer: torch.optim.Optimizer,
 
 def take(state: bytes, kind: str, optimizer: torch.optim.Optimizer,
          weights: dict[str, torch.nn.Parameter]) -> None:
-    """Writes the state of a checkpoint to PyTorch's optimiser."""
+    """Writes the state of a checkpoint to PyTorch's optimizer."""
     header, tensors = _tensors(state)
     steps = torch.tensor(float(header["__metadata__"]["sonde.step"]))
     trained = {id(weight) for group in optimizer.param_groups for weight in group["params"]}

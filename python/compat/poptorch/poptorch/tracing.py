@@ -532,7 +532,7 @@ def trace(model: torch.nn.Module, arguments: tuple[Any, ...], keywords: dict[str
           training: bool, trained: set[int], execution: Execution, ignores: bool = False
           ) -> Network:
     """The network of a micro-batch of arguments. trained: the ids of parameters that the
-    optimiser updates. Missing: the engine lacks something."""
+    optimizer updates. Missing: the engine lacks something."""
     leaves = pytree.tree_flatten((arguments, keywords))[0]
     try:
         with warnings.catch_warnings(), ops.exporting(), slow_path(), silence(), \

@@ -19,7 +19,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "base/random.h"
-#include "base/point.h"
+#include "base/number.h"
 
 #include <sonde/log.h>
 
@@ -235,43 +235,24 @@ static int on_progress(void *user, curl_off_t total, curl_off_t done, curl_off_t
 typedef struct request {
     const sonde__curl *curl;
     CURL *easy;
-    bool good;
 } request;
 
-static void set_long(request *post, CURLoption option, long value)
-{
-    post->good =
-        post->good && post->curl->easy_setopt(post->easy, option, value) == CURLE_OK;
-}
+#define SET(option, value)                                                               \
+    (post->curl->easy_setopt(post->easy, CURLOPT_##option, value) == CURLE_OK)
 
-static void set_pointer(request *post, CURLoption option, const void *value)
-{
-    post->good =
-        post->good && post->curl->easy_setopt(post->easy, option, value) == CURLE_OK;
-}
-
-static bool set_options(request *post, const sonde_actions *actions,
+static bool set_options(const request *post, const sonde_actions *actions,
                         const sonde__action_job *job, const void *headers,
                         const char *message)
 {
-    set_pointer(post, CURLOPT_URL, job->action->text);
-    set_pointer(post, CURLOPT_HTTPHEADER, headers);
-    set_pointer(post, CURLOPT_POSTFIELDS, job->json);
-    set_pointer(post, CURLOPT_ERRORBUFFER, message);
-    set_pointer(post, CURLOPT_XFERINFODATA, actions);
-    set_long(post, CURLOPT_POSTFIELDSIZE, (long)job->length);
-    set_long(post, CURLOPT_TIMEOUT_MS,
-             (long)(1e3 * actions->options.webhook_seconds) + 1);
-    set_long(post, CURLOPT_PROTOCOLS, CURLPROTO_HTTP | CURLPROTO_HTTPS);
-    set_long(post, CURLOPT_FOLLOWLOCATION, 0);
-    set_long(post, CURLOPT_NOPROGRESS, 0);
-    set_long(post, CURLOPT_NOSIGNAL, 1);
-    post->good =
-        post->good &&
-        post->curl->easy_setopt(post->easy, CURLOPT_WRITEFUNCTION, drop) == CURLE_OK &&
-        post->curl->easy_setopt(post->easy, CURLOPT_XFERINFOFUNCTION, on_progress) ==
-            CURLE_OK;
-    return post->good;
+    const long milliseconds = (long)(1e3 * actions->options.webhook_seconds) + 1;
+
+    return SET(URL, job->action->text) && SET(HTTPHEADER, headers) &&
+           SET(POSTFIELDS, job->json) && SET(ERRORBUFFER, message) &&
+           SET(XFERINFODATA, actions) && SET(POSTFIELDSIZE, (long)job->length) &&
+           SET(TIMEOUT_MS, milliseconds) &&
+           SET(PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS)) &&
+           SET(FOLLOWLOCATION, 0L) && SET(NOPROGRESS, 0L) && SET(NOSIGNAL, 1L) &&
+           SET(WRITEFUNCTION, drop) && SET(XFERINFOFUNCTION, on_progress);
 }
 
 /* The result of an answer. */
@@ -300,7 +281,7 @@ static sonde__action_job_end run_webhook(const sonde_actions *actions,
                                          const sonde__action_job *job,
                                          char said[SONDE__JOB_SAID])
 {
-    request post = {.curl = sonde__curl_load("webhook", NULL), .good = true};
+    request post = {.curl = sonde__curl_load("webhook", NULL)};
     char message[CURL_ERROR_SIZE] = "";
     sonde__action_job_end end = SONDE__JOB_FAILED;
     long status = 0;

@@ -9,8 +9,8 @@
 #include "base/names.h"
 
 #include "observe/tensor_names.h"
-#include "base/given.h"
-#include "base/point.h"
+#include "base/options.h"
+#include "base/number.h"
 
 #include <sonde/log.h>
 

@@ -6,7 +6,7 @@
 
 #include "base/macros.h"
 #include "base/memory.h"
-#include "base/point.h"
+#include "base/number.h"
 #include "base/table.h"
 #include "observe/tensor_roles.h"
 #include "rules/context.h"

@@ -4,7 +4,7 @@
 #include "rules/builtin/builtin.h"
 
 #include "base/fail.h"
-#include "base/point.h"
+#include "base/number.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -46,7 +46,7 @@
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/labels.h"
 
-#include "base/point.h"
+#include "base/number.h"
 
 enum {
     LOSSES = 0,

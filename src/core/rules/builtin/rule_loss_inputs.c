@@ -5,7 +5,7 @@
 #include "rules/builtin/labels.h"
 
 #include "base/memory.h"
-#include "base/point.h"
+#include "base/number.h"
 
 #include <string.h>
 

@@ -32,7 +32,7 @@
 
 #include "base/fail.h"
 #include "base/macros.h"
-#include "base/point.h"
+#include "base/number.h"
 
 #include <string.h>
 

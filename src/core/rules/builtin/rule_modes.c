@@ -4,7 +4,7 @@
 #include "rules/builtin/builtin.h"
 
 #include "base/macros.h"
-#include "base/point.h"
+#include "base/number.h"
 
 #include <string.h>
 

@@ -31,7 +31,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "base/point.h"
+#include "base/number.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -39,6 +39,7 @@
 
 enum { WEIGHTS, GRADIENTS, LOSSES }; /* needs */
 enum { LASTING = 4, MOVES = 3, LONG = 8 /* shorter rows are equal by chance */ };
+#define ALIKE 1e-4 /* of magnitudes */
 
 typedef struct symmetric {
     double share;
@@ -186,7 +187,7 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     if (!isfinite(sum)) {
         return; /* NonFinite's */
     }
-    const bool quick = sum * sum < (1.0 - 1e-4) * nonzero * square; /* magnitudes */
+    const bool quick = sum * sum < (1.0 - ALIKE) * nonzero * square;
     memory->equal = duplicates(memory, (size_t)rows, &lasting);
     memory->lasting = lasting >= state->share ? memory->lasting + 1 : 0;
     if (length >= LONG && (quick || memory->lasting + 1 >= state->patience)) {

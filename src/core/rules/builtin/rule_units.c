@@ -8,7 +8,7 @@
 
 #include "base/fail.h"
 #include "base/macros.h"
-#include "base/point.h"
+#include "base/number.h"
 
 #include <float.h>
 #include <string.h>

@@ -13,7 +13,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "base/point.h"
+#include "base/number.h"
 #include "rules/lua/lua_rule.h"
 
 #include <limits.h>

@@ -4,7 +4,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "base/point.h"
+#include "base/number.h"
 #include "rules/lua/lua_rule.h"
 
 #include <ctype.h>
@@ -69,13 +69,19 @@ static const char *text_field(lua_State *L, const char *what, const char *key, b
     return text;
 }
 
+/* Pushes a field of that type, or nil. */
+static void push_field(lua_State *L, const char *what, const char *key, int type,
+                       const char *expected)
+{
+    if (lua_getfield(L, -1, key) != LUA_TNIL && lua_type(L, -1) != type) {
+        (void)luaL_error(L, "%s: %s is a %s (expected %s)", what, key,
+                         luaL_typename(L, -1), expected);
+    }
+}
+
 static bool flag_field(lua_State *L, const char *what, const char *key)
 {
-    lua_getfield(L, -1, key);
-    if (!lua_isnil(L, -1) && !lua_isboolean(L, -1)) {
-        (void)luaL_error(L, "%s: %s is a %s (expected true or false)", what, key,
-                         luaL_typename(L, -1));
-    }
+    push_field(L, what, key, LUA_TBOOLEAN, "true or false");
     const bool flag = lua_toboolean(L, -1);
     lua_pop(L, 1);
     return flag;
@@ -83,35 +89,42 @@ static bool flag_field(lua_State *L, const char *what, const char *key)
 
 static double number_field(lua_State *L, const char *what, const char *key)
 {
-    lua_getfield(L, -1, key);
-    if (!lua_isnil(L, -1) && lua_type(L, -1) != LUA_TNUMBER) {
-        (void)luaL_error(L, "%s: %s is a %s (expected a number)", what, key,
-                         luaL_typename(L, -1));
-    }
+    push_field(L, what, key, LUA_TNUMBER, "a number");
     const double number = lua_tonumber(L, -1);
     lua_pop(L, 1);
     return number;
 }
 
-/* Pushes the list of that name if it has entries. Returns its length. */
-static size_t list_field(lua_State *L, const char *key)
+typedef void read_entry(lua_State *L, lua_rule *script, const char *what, size_t i);
+
+/* Reads a list of tables, which may be missing. Returns its length. */
+static size_t read_list(lua_State *L, lua_rule *script, const char *key, read_entry *read)
 {
-    if (lua_getfield(L, -1, key) == LUA_TNIL) {
-        lua_pop(L, 1);
-        return 0;
+    size_t count = 0;
+
+    if (lua_getfield(L, -1, key) != LUA_TNIL) {
+        if (!lua_istable(L, -1)) {
+            (void)luaL_error(L, "%s is a %s (expected a list of tables)", key,
+                             luaL_typename(L, -1));
+        }
+        count = lua_rawlen(L, -1);
     }
-    if (!lua_istable(L, -1)) {
-        (void)luaL_error(L, "%s is a %s (expected a list of tables)", key,
-                         luaL_typename(L, -1));
-    }
-    const size_t count = lua_rawlen(L, -1);
     if (count > SONDE__RULE_MOST) {
         (void)luaL_error(L, "%d entries in %s (expected at most %d)", (int)count, key,
                          SONDE__RULE_MOST);
     }
-    if (count == 0) {
+    for (size_t i = 0; i < count; i++) {
+        char what[96];
+
+        (void)snprintf(what, sizeof what, "%s[%zu]", key, i + 1);
+        if (lua_rawgeti(L, -1, (lua_Integer)i + 1) != LUA_TTABLE) {
+            (void)luaL_error(L, "%s is a %s (expected a table)", what,
+                             luaL_typename(L, -1));
+        }
+        read(L, script, what, i);
         lua_pop(L, 1);
     }
+    lua_pop(L, 1);
     return count;
 }
 
@@ -135,6 +148,26 @@ static size_t one_of(lua_State *L, const char *what, const char *const *names,
     luaL_pushresult(&all);
     return (size_t)luaL_error(L, "%s '%s' (expected one of %s)", what, text,
                               lua_tostring(L, -1));
+}
+
+/* A bit for the name on top, or for each of a list of names; 0 for nil. */
+static unsigned bits_of(lua_State *L, const char *what, const char *const *names,
+                        size_t count)
+{
+    unsigned bits = 0;
+
+    if (lua_isnil(L, -1)) {
+        return 0;
+    }
+    if (!lua_istable(L, -1)) {
+        return 1U << one_of(L, what, names, count);
+    }
+    for (lua_Integer i = 1; lua_rawgeti(L, -1, i) != LUA_TNIL; i++) {
+        bits |= 1U << one_of(L, what, names, count);
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+    return bits;
 }
 
 /* --- parameters --------------------------------------------------------------------- */
@@ -184,18 +217,14 @@ static void read_default(lua_State *L, const char *what, sonde_rule_param *param
     lua_pop(L, 1);
 }
 
-static void read_param(lua_State *L, sonde_rule_param *param, size_t i)
+static void read_param(lua_State *L, lua_rule *script, const char *what, size_t i)
 {
     static const char *const fields[] = {"name", "kind", "default", "least",
                                          "most", "help", "required"};
     static const char *const kinds[] = {"real", "count", "flag",
                                         "text", "regex", "collections"};
-    char what[96];
+    sonde_rule_param *param = &script->params[i];
 
-    (void)snprintf(what, sizeof what, "params[%zu]", i + 1);
-    if (!lua_istable(L, -1)) {
-        (void)luaL_error(L, "%s is a %s (expected a table)", what, luaL_typename(L, -1));
-    }
     check_fields(L, what, fields, SONDE_COUNT_OF(fields));
     param->name = text_field(L, what, "name", true);
     param->help = text_field(L, what, "help", true);
@@ -215,23 +244,6 @@ static void read_param(lua_State *L, sonde_rule_param *param, size_t i)
 
 /* --- needs -------------------------------------------------------------------------- */
 
-/* "vitals", or a list of such names. */
-static unsigned read_how(lua_State *L)
-{
-    static const char *const hows[] = {"values", "vitals", "sketch", "hash"};
-    unsigned how = 0;
-
-    if (!lua_istable(L, -1)) {
-        return 1U << one_of(L, "how", hows, SONDE_COUNT_OF(hows));
-    }
-    for (lua_Integer i = 1; lua_rawgeti(L, -1, i) != LUA_TNIL; i++) {
-        how |= 1U << one_of(L, "how", hows, SONDE_COUNT_OF(hows));
-        lua_pop(L, 1);
-    }
-    lua_pop(L, 1);
-    return how;
-}
-
 /* A number of steps; 0 if the field is missing. */
 static int64_t steps_field(lua_State *L, const char *what, const char *key)
 {
@@ -243,16 +255,13 @@ static int64_t steps_field(lua_State *L, const char *what, const char *key)
     return (int64_t)steps;
 }
 
-static void read_need(lua_State *L, sonde_rule_need *need, size_t i)
+static void read_need(lua_State *L, lua_rule *script, const char *what, size_t i)
 {
+    static const char *const hows[] = {"values", "vitals", "sketch", "hash"};
     static const char *const fields[] = {"what",  "how", "optional", "every",
                                          "first", "row", "row_every"};
-    char what[96];
+    sonde_rule_need *need = &script->needs[i];
 
-    (void)snprintf(what, sizeof what, "needs[%zu]", i + 1);
-    if (!lua_istable(L, -1)) {
-        (void)luaL_error(L, "%s is a %s (expected a table)", what, luaL_typename(L, -1));
-    }
     check_fields(L, what, fields, SONDE_COUNT_OF(fields));
     need->what = text_field(L, what, "what", true);
     need->optional = flag_field(L, what, "optional");
@@ -260,31 +269,10 @@ static void read_need(lua_State *L, sonde_rule_need *need, size_t i)
     need->when.first = steps_field(L, what, "first");
     need->when.row = steps_field(L, what, "row");
     need->when.row_every = steps_field(L, what, "row_every");
-    need->how = SONDE_HOW_VITALS;
-    if (lua_getfield(L, -1, "how") != LUA_TNIL) {
-        need->how = read_how(L);
-    }
+    need->how = lua_getfield(L, -1, "how") == LUA_TNIL
+                    ? SONDE_HOW_VITALS
+                    : bits_of(L, "how", hows, SONDE_COUNT_OF(hows));
     lua_pop(L, 1);
-}
-
-/* "train", or a list of modes. */
-static unsigned read_modes(lua_State *L)
-{
-    static const char *const modes[] = {"train", "eval", "predict"};
-    unsigned bits = 0;
-
-    if (lua_isnil(L, -1)) {
-        return 0;
-    }
-    if (!lua_istable(L, -1)) {
-        return 1U << one_of(L, "mode", modes, SONDE_COUNT_OF(modes));
-    }
-    for (lua_Integer i = 1; lua_rawgeti(L, -1, i) != LUA_TNIL; i++) {
-        bits |= 1U << one_of(L, "mode", modes, SONDE_COUNT_OF(modes));
-        lua_pop(L, 1);
-    }
-    lua_pop(L, 1);
-    return bits;
 }
 
 /* --- the table ---------------------------------------------------------------------- */
@@ -326,6 +314,7 @@ static void read_rule(lua_State *L, lua_rule *script)
     static const char *const fields[] = {
         "name", "summary",      "condition", "advice", "params",  "needs", "modes",
         "init", "by_name_only", "wants",     "step",   "observe", "idle",  "finish"};
+    static const char *const modes[] = {"train", "eval", "predict"};
     sonde_rule *rule = &script->rule;
 
     check_fields(L, "a rule", fields, SONDE_COUNT_OF(fields));
@@ -335,22 +324,10 @@ static void read_rule(lua_State *L, lua_rule *script)
     rule->advice = text_field(L, "rule", "advice", true);
     rule->by_name_only = flag_field(L, "rule", "by_name_only");
     lua_getfield(L, -1, "modes");
-    rule->modes = read_modes(L);
+    rule->modes = bits_of(L, "mode", modes, SONDE_COUNT_OF(modes));
     lua_pop(L, 1);
-    rule->param_count = list_field(L, "params");
-    for (size_t i = 0; i < rule->param_count; i++) {
-        lua_rawgeti(L, -1, (lua_Integer)i + 1);
-        read_param(L, &script->params[i], i);
-        lua_pop(L, 1);
-    }
-    lua_pop(L, rule->param_count > 0);
-    rule->need_count = list_field(L, "needs");
-    for (size_t i = 0; i < rule->need_count; i++) {
-        lua_rawgeti(L, -1, (lua_Integer)i + 1);
-        read_need(L, &script->needs[i], i);
-        lua_pop(L, 1);
-    }
-    lua_pop(L, rule->need_count > 0);
+    rule->param_count = read_list(L, script, "params", read_param);
+    rule->need_count = read_list(L, script, "needs", read_need);
     if (rule->need_count == 0) {
         (void)luaL_error(L, "it has no needs (expected needs = {{what = \"...\"}})");
     }

@@ -17,23 +17,48 @@
 
 /* --- vital signs -------------------------------------------------------------------- */
 
-typedef struct vital {
+/* A number of an object of C. */
+typedef struct field {
     const char *name;
     size_t offset;
     bool is_count;
-} vital;
+} field;
 
-#define VITAL(field, is_count)                                                           \
+#define FIELD(type, name, is_count)                                                      \
     {                                                                                    \
-#field, offsetof(sonde_vitals, field), is_count                                  \
+#name, offsetof(type, name), is_count                                            \
     }
-static const vital vitals[] = {
+#define VITAL(name, is_count) FIELD(sonde_vitals, name, is_count)
+static const field vitals[] = {
     VITAL(count, true),   VITAL(nan, true),      VITAL(pos_inf, true),
     VITAL(neg_inf, true), VITAL(zero, true),     VITAL(min, false),
     VITAL(max, false),    VITAL(abs_min, false), VITAL(abs_max, false),
     VITAL(mean, false),   VITAL(m2, false),      VITAL(l1, false),
     VITAL(sumsq, false),  VITAL(sum, false),
 };
+#define COUNTED(name) FIELD(sonde_sketch, name, true)
+static const field counts[] = {COUNTED(count), COUNTED(nan), COUNTED(pos_inf),
+                               COUNTED(neg_inf), COUNTED(zero)};
+
+/* Pushes the number of that name, if there is one. */
+static bool push_number(lua_State *L, const void *object, const char *name,
+                        const field *fields, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const void *at = (const char *)object + fields[i].offset;
+
+        if (strcmp(fields[i].name, name) == 0) {
+            if (fields[i].is_count) {
+                lua_pushinteger(L, (lua_Integer) * (const uint64_t *)at);
+            } else {
+                lua_pushnumber(L, *(const double *)at);
+            }
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Computed from them, over the finite elements; NaN if there is none. */
 static const char *const derived[] = {"finite", "nonfinite", "variance", "std",
                                       "rms",    "l2",        "abs_mean"};
@@ -93,23 +118,7 @@ static int vitals_index(lua_State *L)
     if (v == NULL) {
         return luaL_error(L, "vital signs are only valid during the step they belong to");
     }
-    for (size_t i = 0; i < SONDE_COUNT_OF(vitals); i++) {
-        const char *field = (const char *)v + vitals[i].offset;
-
-        if (strcmp(vitals[i].name, key) != 0) {
-            continue;
-        }
-        if (vitals[i].is_count) {
-            uint64_t value = 0;
-
-            memcpy(&value, field, sizeof value);
-            lua_pushinteger(L, (lua_Integer)value);
-        } else {
-            double value = 0;
-
-            memcpy(&value, field, sizeof value);
-            lua_pushnumber(L, value);
-        }
+    if (push_number(L, v, key, vitals, SONDE_COUNT_OF(vitals))) {
         return 1;
     }
     for (size_t i = 0; i < SONDE_COUNT_OF(derived); i++) {
@@ -158,6 +167,15 @@ static void set_text(lua_State *L, const char *key, const char *text)
     lua_setfield(L, -2, key);
 }
 
+static void push_shape(lua_State *L, int rank, const int64_t *shape)
+{
+    lua_createtable(L, rank, 0);
+    for (int i = 0; i < rank; i++) {
+        lua_pushinteger(L, shape[i]);
+        lua_rawseti(L, -2, i + 1);
+    }
+}
+
 void lua_push_tensor(lua_rule *script, const sonde_tensor_info *info, uint32_t id)
 {
     lua_State *L = script->state;
@@ -170,11 +188,7 @@ void lua_push_tensor(lua_rule *script, const sonde_tensor_info *info, uint32_t i
     set_text(L, "role", sonde_role_name(info->role));
     set_text(L, "pass", sonde_pass_name(info->pass));
     set_text(L, "dtype", sonde_dtype_name(info->dtype));
-    lua_createtable(L, info->rank, 0);
-    for (int i = 0; i < info->rank; i++) {
-        lua_pushinteger(L, info->shape[i]);
-        lua_rawseti(L, -2, i + 1);
-    }
+    push_shape(L, info->rank, info->shape);
     lua_setfield(L, -2, "shape");
     lua_pushinteger(L, id);
     lua_setfield(L, -2, "id");
@@ -300,36 +314,13 @@ static int sketch_index(lua_State *L)
     if (sketch == NULL) {
         return luaL_error(L, "no sketch was seen");
     }
-    {
-        const struct {
-            const char *name;
-            uint64_t value;
-        } counts[] = {{"count", sketch->count},
-                      {"nan", sketch->nan},
-                      {"pos_inf", sketch->pos_inf},
-                      {"neg_inf", sketch->neg_inf},
-                      {"zero", sketch->zero}};
-
-        for (size_t i = 0; i < SONDE_COUNT_OF(counts); i++) {
-            if (strcmp(counts[i].name, key) == 0) {
-                lua_pushinteger(L, (lua_Integer)counts[i].value);
-                return 1;
-            }
-        }
+    if (push_number(L, sketch, key, counts, SONDE_COUNT_OF(counts))) {
+        return 1;
     }
     return luaL_error(L,
                       "a sketch has no '%s' (expected quantile, count, zero, nan, "
                       "pos_inf or neg_inf)",
                       key);
-}
-
-static void push_shape(lua_State *L, const sonde_view *view)
-{
-    lua_createtable(L, view->rank, 0);
-    for (int i = 0; i < view->rank; i++) {
-        lua_pushinteger(L, view->shape[i]);
-        lua_rawseti(L, -2, i + 1);
-    }
 }
 
 /* Fields of `seen`; nil for those that it does not have. */
@@ -346,7 +337,7 @@ static int seen_index(lua_State *L)
         }
     } else if (strcmp(key, "shape") == 0) {
         if (seen->view != NULL) {
-            push_shape(L, seen->view);
+            push_shape(L, seen->view->rank, seen->view->shape);
         }
     } else if (strcmp(key, "sketch") == 0) {
         if (seen->sketch != NULL) {
