@@ -76,14 +76,6 @@ const sonde_form *sonde_form_get(int form)
                                                 : NULL;
 }
 
-void sonde__evidence_compute(unsigned how, const sonde_view *view,
-                             sonde__evidence *evidence)
-{
-    for (how &= ~(unsigned)SONDE_HOW_RAW; how != 0; how &= how - 1) {
-        sonde__evidence_forms[__builtin_ctz(how)].compute(view, evidence);
-    }
-}
-
 unsigned sonde__evidence_to_store(unsigned how, unsigned stored)
 {
     unsigned kept = how;

@@ -46,8 +46,13 @@ SONDE_API extern const sonde__evidence_form sonde__evidence_forms[SONDE_FORM_COU
 
 /* Computes from the view what how asks for and evidence lacks. Norms are a part of full
  * vital signs, where these are asked for too. */
-SONDE_API void sonde__evidence_compute(unsigned how, const sonde_view *view,
-                                       sonde__evidence *evidence);
+static inline void sonde__evidence_compute(unsigned how, const sonde_view *view,
+                                           sonde__evidence *evidence)
+{
+    for (how &= ~(unsigned)SONDE_HOW_RAW; how != 0; how &= how - 1) {
+        sonde__evidence_forms[__builtin_ctz(how)].compute(view, evidence);
+    }
+}
 /* Of how, the forms that a run stores, without those that another one of how, or of
  * stored, contains. */
 SONDE_API unsigned sonde__evidence_to_store(unsigned how, unsigned stored);
