@@ -12,7 +12,7 @@ target_compile_options(sonde_flags INTERFACE
 set(SONDE_KNOWN_GNU 13)
 set(SONDE_KNOWN_Clang 15)
 # What clang alone warns of: INFINITY in double expressions, long strings in arrays, gcc pragmas.
-target_compile_options(sonde_flags INTERFACE $<$<C_COMPILER_ID:Clang>:-Wno-double-promotion$<SEMICOLON>-Wno-string-concatenation$<SEMICOLON>-Wno-unknown-pragmas>)
+target_compile_options(sonde_flags INTERFACE $<$<C_COMPILER_ID:Clang>:-Wno-double-promotion$<SEMICOLON>-Wno-string-concatenation$<SEMICOLON>-Wno-unknown-pragmas$<SEMICOLON>-Wno-missing-field-initializers>)
 if(SONDE_WERROR)
   if(DEFINED SONDE_KNOWN_${CMAKE_C_COMPILER_ID} AND
      CMAKE_C_COMPILER_VERSION VERSION_LESS SONDE_KNOWN_${CMAKE_C_COMPILER_ID})

@@ -240,7 +240,7 @@ const cli_command cli_tensors = {
 static const cli_option compile_options[] = {
     OPTION(
         "dump", 0, CLI_TEXT, "PASS", dump,
-        "print the graph after instantiate, autodiff, track, accumulate, optimise, prune, fuse, "
+        "print the graph after instantiate, autodiff, track, accumulate, optimize, prune, fuse, "
         "stage, layout or plan"),
     OPTION("inference", 'i', CLI_FLAG, NULL, inference, "compile for inference"),
     OPTION("batch-size", 'b', CLI_SIZE, "N", batch, "put N samples in a micro-batch"),

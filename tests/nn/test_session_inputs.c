@@ -401,7 +401,7 @@ static void calls_before_compile_say_so(void **state)
                sonde_nn_session_dump(session, "fusee", stderr, &engine_diag));
     expect_line(
         "dump: unknown pass 'fusee' (expected instantiate, autodiff, track, accumulate, "
-        "optimise, prune, fuse, stage, layout or plan)");
+        "optimize, prune, fuse, stage, layout or plan)");
     sonde_nn_session_destroy(session);
     sonde_nn_session_destroy(NULL);
     engine_net_fini(&net);

@@ -224,7 +224,7 @@ bool sonde__rule_make_found(sonde_rule_run *run, size_t i, sonde_severity severi
                             bool waits);
 /* findings.c: sonde_rule_say. */
 void sonde__rule_vsay(sonde_rule_run *run, const char *advice, const char *fmt,
-                      va_list args);
+                      va_list args) SONDE_PRINTF(3, 0);
 /* findings.c: adds a suspicion to the findings; false if memory runs out. */
 bool sonde__rule_keep_found(sonde_rules *rules, sonde__rule_found *found);
 /* findings.c: a finding has that severity from this step on, which is a higher one. */

@@ -7,7 +7,7 @@
  *     track         buffers brought up to date       (training)
  *     accumulate    their sums over micro-batches    (G > 1)
  *                   and over replicas                (R > 1)
- *     optimise      updates as values                (training)
+ *     optimize      updates as values                (training)
  *     prune         removes unused ops
  *     fuse          neighbours become one op, same bits
  *     stage         in the order of a pipeline's stages   (blocks)
@@ -231,7 +231,7 @@ typedef struct sonde__plan_trained {
     sonde__op_value gradient; /* of a micro-batch; 0: the loss does not depend on it */
     sonde__op_value
         summed; /* over the micro-batches of a step; gradient if there is one. After the
-                   pass optimise what the update reads: it may be clipped */
+                   pass optimize what the update reads: it may be clipped */
 } sonde__plan_trained;
 
 typedef struct sonde__plan_program {
@@ -269,7 +269,7 @@ void sonde__plan_autocast(sonde__plan_program *program);
 void sonde__pass_autodiff(sonde__plan_program *program);
 void sonde__pass_track(sonde__plan_program *program);
 void sonde__pass_accumulate(sonde__plan_program *program);
-void sonde__pass_optimise(sonde__plan_program *program);
+void sonde__pass_optimize(sonde__plan_program *program);
 void sonde__pass_prune(sonde__plan_program *program);
 void sonde__pass_fuse(sonde__plan_program *program);
 void sonde__pass_stage(sonde__plan_program *program);

@@ -17,7 +17,7 @@
 #include <string.h>
 
 static const char *const pass_names[] = {"instantiate", "autodiff", "track", "accumulate",
-                                         "optimise",    "prune",    "fuse",  "stage",
+                                         "optimize",    "prune",    "fuse",  "stage",
                                          "layout",      "plan"};
 
 static void report_progress(const sonde_nn_session *session, size_t pass)
@@ -37,7 +37,7 @@ static sonde_err run_passes(const sonde_nn_session *session, sonde__plan_program
         sonde__pass_autodiff,
         sonde__pass_track,
         sonde__pass_accumulate,
-        sonde__pass_optimise,
+        sonde__pass_optimize,
         sonde__pass_prune,
         sonde__pass_fuse,
         sonde__pass_stage,
@@ -506,7 +506,7 @@ sonde_err sonde_nn_session_dump(sonde_nn_session *session, const char *pass, FIL
     if (last == SONDE_COUNT_OF(pass_names)) {
         return sonde__fail(
             diag, SONDE_EINVAL, "dump",
-            "instantiate, autodiff, track, accumulate, optimise, prune, fuse, stage, "
+            "instantiate, autodiff, track, accumulate, optimize, prune, fuse, stage, "
             "layout or plan",
             "unknown pass '%s'", pass);
     }

@@ -1,5 +1,5 @@
 /*
- * optimise.c - clipping of gradients, and one update op for every parameter that has a
+ * optimize.c - clipping of gradients, and one update op for every parameter that has a
  * gradient: UpdatedVar___W, and the optimiser's state as Accl1___W (momentum; first
  * moment; mean or sum of squares), Accl2___W (second moment; centred mean), Accl3___W
  * (RMSprop's momentum) and Step___W.
@@ -267,7 +267,7 @@ static void name_numbers(sonde__plan_program *program)
     }
 }
 
-void sonde__pass_optimise(sonde__plan_program *program)
+void sonde__pass_optimize(sonde__plan_program *program)
 {
     sonde__op_graph *graph = &program->graph;
 
