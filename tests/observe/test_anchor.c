@@ -108,7 +108,10 @@ static void the_references_vectors_come_out(void **state)
     for (size_t i = 0; i < SONDE_COUNT_OF(vectors); i++) {
         const vector *v = &vectors[i];
         session s = session_of(SONDE_F32, v->rank_in, v->shape_in, v->d, v->g, v->r);
-        sonde_anchor_options options = {.size = sizeof options, .training = v->training};
+        sonde_anchor_options options = {.size = sizeof options,
+                                        .training = v->training,
+                                        .mode = SONDE_ANCHOR_DEFAULT,
+                                        .period = 1};
         float values[16];
         int64_t shape[8];
         const int rank = drop_ones(v, shape);
