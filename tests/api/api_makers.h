@@ -137,7 +137,8 @@ static sonde_observer *make_sonde_observer(void)
 
 static sonde_anchors *make_sonde_anchors(void)
 {
-    const sonde_anchor_options options = {.size = sizeof options, .training = true};
+    const sonde_anchor_options options = {
+        .size = sizeof options, .training = true, .mode = SONDE_ANCHOR_DEFAULT};
     sonde_anchors *anchors = NULL;
 
     must(sonde_anchors_create(&options, &anchors, &diag));

@@ -153,7 +153,8 @@ static void options_of_observing(void **state)
     sonde_actions *actions = NULL;
     sonde_outfeed *queue = NULL;
     sonde_anchors *anchors = NULL;
-    sonde_anchor_options anchor = {.size = sizeof anchor, .training = true};
+    sonde_anchor_options anchor = {
+        .size = sizeof anchor, .training = true, .mode = SONDE_ANCHOR_DEFAULT};
 
     (void)state;
 #define WATCH(...)                                                                       \
@@ -190,7 +191,8 @@ static void options_of_observing(void **state)
     anchor.mode = SONDE_ANCHOR_EVERYN;
     anchor.period = 0;
     REFUSED(sonde_anchors_create(&anchor, &anchors, &diag));
-    anchor = (sonde_anchor_options){.size = sizeof anchor, .training = true};
+    anchor = (sonde_anchor_options){
+        .size = sizeof anchor, .training = true, .mode = SONDE_ANCHOR_DEFAULT};
     assert_int_equal(sonde_anchors_create(&anchor, &anchors, &diag), SONDE_OK);
     REFUSED(sonde_anchors_add(anchors, "", "w", SONDE_ANCHOR_ALL, 1, &diag));
     REFUSED(sonde_anchors_add(anchors, "a", "w", (sonde_anchor_mode)99, 1, &diag));

@@ -110,8 +110,7 @@ static void the_references_vectors_come_out(void **state)
         session s = session_of(SONDE_F32, v->rank_in, v->shape_in, v->d, v->g, v->r);
         sonde_anchor_options options = {.size = sizeof options,
                                         .training = v->training,
-                                        .mode = SONDE_ANCHOR_DEFAULT,
-                                        .period = 1};
+                                        .mode = SONDE_ANCHOR_DEFAULT};
         float values[16];
         int64_t shape[8];
         const int rank = drop_ones(v, shape);
@@ -141,7 +140,8 @@ static void every_call_starts_anew(void **state)
     (void)state;
     for (size_t i = 0; i < SONDE_COUNT_OF(modes); i++) {
         session s = session_of(SONDE_F32, 0, NULL, 4, 1, 1);
-        const sonde_anchor_options options = {.size = sizeof options, .training = true};
+        const sonde_anchor_options options = {
+            .size = sizeof options, .training = true, .mode = SONDE_ANCHOR_DEFAULT};
         float a[4] = {1, 2, 3, 4}, b[4] = {10, 20, 30, 40};
         sonde_view got = {0};
 
@@ -162,7 +162,8 @@ static void every_call_starts_anew(void **state)
  */
 static void updates_count_once_a_step(void **state)
 {
-    const sonde_anchor_options options = {.size = sizeof options, .training = true};
+    const sonde_anchor_options options = {
+        .size = sizeof options, .training = true, .mode = SONDE_ANCHOR_DEFAULT};
     const int64_t shape[1] = {2};
     static const float expected[2] = {1, 3};
     session s = session_of(SONDE_F32, 0, NULL, 2, 3, 1);
@@ -188,7 +189,8 @@ static void updates_count_once_a_step(void **state)
 /* Replicas may deliver in any order, and values may be strided. */
 static void places_come_from_coordinates(void **state)
 {
-    const sonde_anchor_options options = {.size = sizeof options, .training = true};
+    const sonde_anchor_options options = {
+        .size = sizeof options, .training = true, .mode = SONDE_ANCHOR_DEFAULT};
     const int64_t in[1] = {2}, out[1] = {8};
     static const float expected[8] = ONE_TO_8;
     session s = session_of(SONDE_F32, 1, in, 2, 1, 2);
@@ -221,7 +223,8 @@ static void sums_are_made_in_the_tensors_dtype(void **state)
 {
     (void)state;
     for (int dtype = SONDE_U8; dtype < SONDE_DTYPE_COUNT; dtype++) {
-        const sonde_anchor_options options = {.size = sizeof options, .training = true};
+        const sonde_anchor_options options = {
+            .size = sizeof options, .training = true, .mode = SONDE_ANCHOR_DEFAULT};
         const int64_t shape[2] = {3, 700};
         session s = session_of((sonde_dtype)dtype, 2, shape, 3, 1, 1);
         const size_t size = sonde_dtype_size((sonde_dtype)dtype);
@@ -276,7 +279,8 @@ static void sums_of_strided_views_are_the_same(void **state)
 
 static void integers_wrap(void **state)
 {
-    const sonde_anchor_options options = {.size = sizeof options, .training = true};
+    const sonde_anchor_options options = {
+        .size = sizeof options, .training = true, .mode = SONDE_ANCHOR_DEFAULT};
     session s = session_of(SONDE_I8, 0, NULL, 2, 1, 1);
     signed char values[2] = {100, 100};
     static const float expected[1] = {-56};
@@ -299,8 +303,8 @@ static void half_precision_rounds_at_every_step(void **state)
     (void)state;
     for (int i = 0; i < 2; i++) {
         for (int mean = 0; mean < 2; mean++) {
-            const sonde_anchor_options options = {.size = sizeof options,
-                                                  .training = false};
+            const sonde_anchor_options options = {
+                .size = sizeof options, .training = false, .mode = SONDE_ANCHOR_DEFAULT};
             session s = session_of(cases[i].dtype, 0, NULL, 4, 1, 1);
             const float expected[1] = {mean ? cases[i].mean : cases[i].first};
             uint16_t values[4];
@@ -322,7 +326,8 @@ static void half_precision_rounds_at_every_step(void **state)
 
 static void nan_stays_nan(void **state)
 {
-    const sonde_anchor_options options = {.size = sizeof options, .training = true};
+    const sonde_anchor_options options = {
+        .size = sizeof options, .training = true, .mode = SONDE_ANCHOR_DEFAULT};
     session s = session_of(SONDE_F64, 0, NULL, 3, 1, 1);
     double values[3] = {1.0, (double)NAN, 2.0};
     sonde_view got = {0};
@@ -339,7 +344,8 @@ static void nan_stays_nan(void **state)
 
 static void empty_tensors_are_kept(void **state)
 {
-    const sonde_anchor_options options = {.size = sizeof options, .training = false};
+    const sonde_anchor_options options = {
+        .size = sizeof options, .training = false, .mode = SONDE_ANCHOR_DEFAULT};
     const int64_t in[2] = {0, 3}, out[2] = {0, 3};
     session s = session_of(SONDE_F32, 2, in, 4, 1, 1);
     float none[1] = {0};
@@ -357,7 +363,8 @@ static void empty_tensors_are_kept(void **state)
 static void anchors_share_tensors(void **state)
 {
     sonde_catalogue *catalogue = net_create();
-    const sonde_anchor_options options = {.size = sizeof options, .training = true};
+    const sonde_anchor_options options = {
+        .size = sizeof options, .training = true, .mode = SONDE_ANCHOR_DEFAULT};
     const sonde_call_shape shape = {2, 1, 1};
     const int64_t in[2] = {2, 4};
     sonde_observer *observer = NULL;
@@ -415,7 +422,8 @@ static void anchors_share_tensors(void **state)
 /* An anchor without a mode has that of the outputs, period included. */
 static void outputs_lend_their_mode(void **state)
 {
-    sonde_anchor_options options = {.size = sizeof options, .training = true};
+    sonde_anchor_options options = {
+        .size = sizeof options, .training = true, .mode = SONDE_ANCHOR_DEFAULT};
     session s = session_of(SONDE_F32, 0, NULL, 4, 1, 1);
     const int64_t shape[1] = {2};
     static const float expected[2] = {2, 4};
@@ -435,8 +443,8 @@ static void modes_of_running_are_kept_apart(void **state)
 {
     (void)state;
     for (int training = 0; training < 2; training++) {
-        const sonde_anchor_options options = {.size = sizeof options,
-                                              .training = training};
+        const sonde_anchor_options options = {
+            .size = sizeof options, .training = training, .mode = SONDE_ANCHOR_DEFAULT};
         session s = session_of(SONDE_F32, 0, NULL, 1, 1, 1);
         float value[1] = {1};
         sonde_view got;

@@ -48,7 +48,8 @@ static void what_cannot_be_is_refused_before_the_first_step(void **state)
     (void)state;
     for (size_t i = 0; i < SONDE_COUNT_OF(refusals); i++) {
         const refusal *r = &refusals[i];
-        const sonde_anchor_options options = {.size = sizeof options, .training = true};
+        const sonde_anchor_options options = {
+            .size = sizeof options, .training = true, .mode = SONDE_ANCHOR_DEFAULT};
         session s = session_of(r->dtype, 0, NULL, r->d, 1, 1);
         sonde_diag diag = {0};
         char line[SONDE_DIAG_LINE];
@@ -62,7 +63,8 @@ static void what_cannot_be_is_refused_before_the_first_step(void **state)
 static void too_many_axes_are_refused(void **state)
 {
     const int64_t shape[8] = {1, 1, 1, 1, 1, 1, 1, 2};
-    sonde_anchor_options options = {.size = sizeof options, .training = true};
+    sonde_anchor_options options = {
+        .size = sizeof options, .training = true, .mode = SONDE_ANCHOR_DEFAULT};
     session s = session_of(SONDE_F32, 7, shape, 2, 2, 1);
     session big = session_of(SONDE_F32, 2, (int64_t[]){1 << 30, 1 << 29}, 1 << 30, 1, 1);
     sonde_diag diag = {0};
@@ -92,7 +94,8 @@ static void expect_no_value(session *s, const char *name, sonde_err err, const c
 
 static void what_is_not_there_is_not_returned(void **state)
 {
-    const sonde_anchor_options options = {.size = sizeof options, .training = true};
+    const sonde_anchor_options options = {
+        .size = sizeof options, .training = true, .mode = SONDE_ANCHOR_DEFAULT};
     session s = session_of(SONDE_F32, 0, NULL, 4, 1, 1);
     float values[4] = {1, 2, 3, 4};
     const int64_t shape[1] = {4};
@@ -116,7 +119,8 @@ static void what_is_not_there_is_not_returned(void **state)
 /* What a producer gets wrong is told, and touches no memory. */
 static void foreign_values_are_told(void **state)
 {
-    const sonde_anchor_options options = {.size = sizeof options, .training = true};
+    const sonde_anchor_options options = {
+        .size = sizeof options, .training = true, .mode = SONDE_ANCHOR_DEFAULT};
     const int64_t in[1] = {2}, wrong_shape[1] = {3};
     float values[3] = {1, 2, 3};
     const sonde_view good = sonde_view_of(SONDE_F32, 1, in, values);
@@ -146,7 +150,8 @@ static void foreign_values_are_told(void **state)
 static void names_are_checked(void **state)
 {
     session s = session_of(SONDE_F32, 0, NULL, 1, 1, 1);
-    sonde_anchor_options options = {.size = sizeof options, .training = true};
+    sonde_anchor_options options = {
+        .size = sizeof options, .training = true, .mode = SONDE_ANCHOR_DEFAULT};
     sonde_anchors *anchors = NULL;
     sonde_diag diag = {0};
     char line[SONDE_DIAG_LINE];
@@ -201,7 +206,8 @@ static void modes_have_names(void **state)
 /* A tensor with a name full of what selectors read otherwise. */
 static void any_name_can_be_anchored(void **state)
 {
-    const sonde_anchor_options options = {.size = sizeof options, .training = true};
+    const sonde_anchor_options options = {
+        .size = sizeof options, .training = true, .mode = SONDE_ANCHOR_DEFAULT};
     session s = session_of(SONDE_F32, 0, NULL, 1, 1, 1);
     sonde_diag diag = {0};
     uint32_t id = 0;
@@ -224,7 +230,8 @@ static void any_name_can_be_anchored(void **state)
 
 static sonde_err build_session(void *user)
 {
-    const sonde_anchor_options options = {.size = sizeof options, .training = true};
+    const sonde_anchor_options options = {
+        .size = sizeof options, .training = true, .mode = SONDE_ANCHOR_DEFAULT};
     session s = session_of(SONDE_F32, 0, NULL, 4, 1, 1);
     const sonde_err err = open_session(&s, &options, SONDE_ANCHOR_ALL, 0, NULL);
 

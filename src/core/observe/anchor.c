@@ -493,7 +493,7 @@ static void put(sonde_sink *sink, const sonde_observation *observation)
 
 const char *sonde_anchors_name(const sonde_anchors *anchors, size_t i)
 {
-    if (anchors == NULL) {
+    if (anchors == NULL || i >= anchors->count) {
         return NULL;
     }
     return anchors->slots[i].name;
