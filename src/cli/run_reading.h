@@ -13,10 +13,7 @@
 
 /* The values of --stat, as a paragraph of help. */
 #define CLI_STATISTICS                                                                   \
-    "\n\nStatistics: count, min, max, mean, variance, std, sum, l1, l2, linf, "          \
-    "abs_min,\n"                                                                         \
-    "abs_max, abs_mean, abs_variance, abs_std, nan, pos_inf, neg_inf, zero, "            \
-    "nonfinite.\n"                                                                       \
+    "\n\nStatistics: " SONDE_STAT_NAMES ".\n"                                            \
     "From saved values, or approximately from saved histograms: median, p95,\n"          \
     "quantile:0.95. "                                                                    \
     "From saved values only: prod, hash. With abs_, of absolute\n"                       \
