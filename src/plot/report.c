@@ -97,7 +97,9 @@ static sonde_err group_findings(sonde__report *report, sonde_diag *diag)
     if (report->findings == NULL || report->groups == NULL || report->members == NULL) {
         return sonde__fail_nomem(diag, "a report");
     }
-    memcpy(report->findings, found, report->count * sizeof *found);
+    if (report->count > 0) {
+        memcpy(report->findings, found, report->count * sizeof *found);
+    }
     if (!sonde_findings_sort(report->findings, report->count)) {
         return sonde__fail_nomem(diag, "a report");
     }
