@@ -156,6 +156,7 @@ static sonde_err make_samples(const sonde_nn_demo *demo, const char *folder,
     out->labels = malloc((size_t)count * sizeof *out->labels);
     if (err == SONDE_OK && (out->pixels == NULL || out->labels == NULL)) {
         err = cli_fail_memory(diag);
+        goto done;
     }
     if (err != SONDE_OK) {
         goto done;

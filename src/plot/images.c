@@ -394,9 +394,10 @@ static void draw_panel(const gallery *g, sonde__plot_scene *scene, int64_t i,
 static void draw_cell(const gallery *g, sonde__plot_scene *scene, int64_t i, double top)
 {
     const int64_t view = g->panels ? i : 0;
-    const double row = g->height + g->label + g->size + g->gap;
+    const double height = g->height + g->label + g->size + g->gap;
+    const int64_t row = i / g->columns;
     const double x = SONDE__MARGIN + (double)(i % g->columns) * (g->cell + g->gap);
-    const double y = top + (double)(i / g->columns) * row + g->label;
+    const double y = top + (double)row * height + g->label;
     sonde__plot_box box = {0};
 
     fit(&g->pictures[view], g->cell, g->height, &box.w, &box.h);

@@ -19,6 +19,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <assert.h>
 #include <string.h>
 
 #define LOOK INT64_MIN
@@ -326,6 +327,7 @@ void sonde_observer_observe(sonde_observer *observer, uint32_t id, const sonde_v
     sonde__evidence_compute(wanted, view, &evidence);
     vitals = evidence.vitals;
     if (wanted & SONDE_HOW_NORMS) {
+        assert(vitals != NULL); /* norms need vital signs, or are kept instead of them */
         norms = *vitals;
         sonde_norms_keep(&norms);
     }

@@ -339,7 +339,7 @@ static sonde_err gather_vitals(sonde_trial *trial, const found_items *found,
                                sonde__trial_rows *rows, sonde_vitals *vitals,
                                sonde_diag *diag)
 {
-    sonde__evidence sum, part;
+    sonde__evidence sum = {0}, part = {0};
     SONDE__TRY(gather(trial, found, SONDE_FORM_VITALS, rows, &sum, &part, diag));
     *vitals = sum.own_vitals;
     return SONDE_OK;
@@ -364,7 +364,7 @@ static sonde_err gather_sketch(sonde_trial *trial, const found_items *found,
                                sonde_sketch **out, sonde_diag *diag)
 {
     sonde_sketch *const work = sonde__malloc(2 * sizeof *work);
-    sonde__evidence sum, part;
+    sonde__evidence sum = {0}, part = {0};
 
     if (work == NULL) {
         return sonde__fail_nomem(diag, "a sketch");

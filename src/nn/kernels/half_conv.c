@@ -18,6 +18,7 @@
 #include "nn/kernels/gemm.h"
 #include "nn/kernels/fast.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum { BLOCK_PIXELS = 512, TAPS_A_PART = 32 };
@@ -243,6 +244,7 @@ static void read_tap(const conv *c, const block *b, const uint16_t *plane, int64
     const int64_t right = sign * (l * a->window.dilation[1] - a->window.padding[1]);
     const reads rows = reads_of(c, 0, k), columns = reads_of(c, 1, l);
 
+    assert(to != NULL);
     if (a->window.stride[0] == 1 && a->window.stride[1] == 1 && c->cols == c->width) {
         read_plane(c, b, plane, down, right, to);
         return;

@@ -29,7 +29,9 @@ double sonde__op_decimal(float number)
     static const sonde__packed_field fields_of_##family[] = {LIST(ROW, family)};         \
     const sonde__op_fields sonde__op_fields_##family = {                                 \
         fields_of_##family, SONDE_COUNT_OF(fields_of_##family)};
+/* NOLINTBEGIN(bugprone-sizeof-expression): the elements of a field, some of them pointers */
 SONDE__ATTRS_FAMILIES(TABLE)
+/* NOLINTEND(bugprone-sizeof-expression) */
 
 static const sonde__packed_field common_fields[] = {
     SONDE__PACKED(sonde__op_attrs, p, SONDE__PACKED_REAL, 1),

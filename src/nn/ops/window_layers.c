@@ -57,7 +57,8 @@ static int conv_params(const sonde__op_shape *x, const sonde__op_attrs *attrs,
     const struct sonde__attrs_window *w = &attrs->window;
     const int64_t sizes[3] = {w->kernel[2], w->kernel[0], w->kernel[1]};
     const int64_t first = w->transposed ? x->dim[1] : w->out_channels;
-    double reads = (double)((w->transposed ? w->out_channels : x->dim[1]) / w->groups);
+    const int64_t channels = (w->transposed ? w->out_channels : x->dim[1]) / w->groups;
+    double reads = (double)channels;
 
     if (x->rank != 2 + w->spatial || x->dim[1] < 1 || !divides(x, attrs)) {
         return 0;
