@@ -143,7 +143,7 @@ static void classes(stream *s, int sorted, int step)
     stream_put(s, 0, y);
 }
 
-/* The squared error of a network that has learnt the mean, or that still learns. */
+/* The squared error of a network that predicts the mean, or that is still learning. */
 static void regression(stream *s, int learns, int step)
 {
     const float fall = learns ? 0.5F * (float)step / 300.0F : 0.0F;

@@ -283,7 +283,7 @@ static name_parts split(const char *name)
 }
 
 /* Whether b, of biases, holds one for each of the units of a: of the same module, number
- * and dimensions, but for the last one. */
+ * and dimensions, except the last one. */
 static bool is_bias_for(const sonde_tensor_info *a, const sonde_tensor_info *b)
 {
     const name_parts x = split(a->name), y = split(b->name);
