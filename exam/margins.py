@@ -6,8 +6,8 @@
     margins.py table  [--out DIR] [--verbose]                     prints what came out
 
 SCALES lists the constants and parameters of the rules with the direction in which they become
-sensitive; a parameter that two rules of a file have is named with the rule's structure. `build` compiles the rules with all of them moved by a factor: thresholds, shares, counts
-and patience at once, so that a healthy run without a finding at factor 2 is far from an alarm in
+sensitive; a parameter that two rules in one file share is written STRUCT.NAME. `build` compiles
+the rules with all of them moved by a factor: thresholds, shares, counts and patience at once, so that a healthy run without a finding at factor 2 is far from an alarm in
 every respect. `judge` judges the same records by each library. The margin of a rule is the
 smallest factor at which it alarms a healthy run."""
 
@@ -51,7 +51,7 @@ SCALES = {
         "patience": "n", "NOISE": "+", "SMOOTH": "1/", "LIKE": "-", "MORE_LIKE": "-", "LESS_LIKE": "-",
         "NEARLY_ALL": "-", "ABOVE": "1+", "FRESH": "-", "OFTEN": "n"},
     "builtin/rule_optimizer_state.c": {
-        "patience": "n", "AFTER": "n", "ALIKE": "+", "APART": "1+", "SLIGHT": "+"},
+        "patience": "n", "AFTER": "n", "LARGEST": "-", "ALIKE": "+", "APART": "1+", "SLIGHT": "+"},
     "builtin/rule_poor_weight_initialization.c": {
         "GAIN": "-", "LATE": "n", "FELL": "-", "threshold": "-", "distribution_range": "+",
         "patience": "n", "steps": "n", "LOUD": "-", "CONSTANT": "+", "MOVED": "+"},
@@ -70,7 +70,7 @@ SCALES = {
     "builtin/rule_modes.c": {"APART": "-", "patience": "n"},
     "builtin/rule_units.c": {
         "MOST_DEAD": "-", "unit_rule.threshold_inactivity": "+", "unit_rule.threshold_layer": "-",
-        "unit_rule.patience": "n", "LASTING": "n", "threshold_tanh_min": "-", "threshold_tanh_max": "-",
+        "unit_rule.patience": "n", "DEAD_LASTING": "n", "LASTING": "n", "threshold_tanh_min": "-", "threshold_tanh_max": "-",
         "threshold_sigmoid_min": "-", "threshold_sigmoid_max": "-",
         "saturated.threshold_inactivity": "+", "saturated.threshold_layer": "-", "slope": "+",
         "saturated.patience": "n"},

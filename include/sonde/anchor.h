@@ -2,7 +2,8 @@
  * anchor.h - anchors: values kept under a name that the user chooses, to read after each
  * call.
  *
- *     sonde_anchor_options options = sonde_anchor_options_of(true);
+ *     sonde_anchor_options options = {.size = sizeof options, .training = true,
+ *                                     .mode = SONDE_ANCHOR_DEFAULT};
  *     sonde_anchors_create(&options, &anchors, &diag);
  *     sonde_anchors_add(anchors, "grad", "Gradient___w", SONDE_ANCHOR_ALL, 0, &diag);
  *     sonde_anchors_attach(anchors, catalogue, observer, &diag);
@@ -65,9 +66,9 @@ SONDE_API SONDE_CHECKED sonde_err sonde_anchor_mode_parse(const char *text,
 typedef struct sonde_anchor_options {
     size_t size;   /* sizeof(sonde_anchor_options) */
     bool training; /* keeps values of train steps, else those of eval and predict steps */
-    sonde_anchor_mode
-        mode;   /* of anchors with SONDE_ANCHOR_DEFAULT; if DEFAULT, FINAL of training
-                             * and otherwise ALL */
+    /* Of anchors with SONDE_ANCHOR_DEFAULT. DEFAULT here is FINAL in training and ALL
+     * otherwise; a field left 0 is FINAL in both. */
+    sonde_anchor_mode mode;
     int period; /* of EveryN, if `mode` is EveryN */
     bool axes;  /* separate axes for D, G and R; else concatenated */
 } sonde_anchor_options;

@@ -71,7 +71,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_hook_parse(const char *text, size_t size
  * hook.
  *
  *     every: 100
- *     collections: {mine: {include: [fc1.*], reductions: mean,norms, train: {every: 10}}}
+ *     collections: {mine: {include: [fc1.*], reductions: [mean, norms], train: {every: 10}}}
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_hook_configure(sonde_hook *hook, const char *text,
                                                        sonde_diag *diag);

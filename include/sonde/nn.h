@@ -1,5 +1,5 @@
 /*
- * nn.h - everything that libsonde_nn has: models, sessions, data, trainers and jobs.
+ * nn.h - all headers of libsonde_nn: models, sessions, data, trainers and jobs.
  */
 #ifndef SONDE_NN_H
 #define SONDE_NN_H

@@ -1,7 +1,7 @@
 /*
  * outfeed.h - queues that carry all values of tensors out of a run, not only the latest.
  *
- * An outfeed queue is the end of taps of its own. Every step (or micro-batch) puts one
+ * An outfeed queue is the sink of its own taps. Every step (or micro-batch) puts one
  * row into it, a value for each key; dequeue returns all rows since the last dequeue,
  * stacked: key "fc1_output_0" of shape (32, 10) and 500 rows is (500, 32, 10).
  *

@@ -55,7 +55,7 @@ enum {
     SONDE_FORM_COUNT
 };
 
-/* How a form is called. */
+/* The names of a form of evidence. */
 typedef struct sonde_form {
     unsigned bit;     /* SONDE_HOW_ */
     const char *name; /* "raw values", "vital signs", "sketch", "hash", "norms" */

@@ -1,5 +1,5 @@
 /*
- * sonde.h - everything that libsonde has: watching, recording, reading and judging.
+ * sonde.h - all headers of libsonde: watching, recording, reading and judging.
  *
  * Pictures (libsonde_plot) are in <sonde/plot.h>, networks (libsonde_nn) in <sonde/nn.h>.
  */

@@ -117,10 +117,6 @@ typedef enum sonde_stat {
     SONDE_STAT_ABS_STD = 19
 } sonde_stat;
 enum { SONDE_STAT_ENTRIES = 20 };
-/* Their names, as help lists them. */
-#define SONDE_STAT_NAMES                                                                 \
-    "count, min, max, mean, variance, std, sum, l1, l2, linf, abs_min,\n"                \
-    "abs_max, abs_mean, abs_variance, abs_std, nan, pos_inf, neg_inf, zero, nonfinite"
 
 /* By IEEE 754: NaN in, NaN out, also for the extremes; an infinity makes the variance
  * NaN; for an empty tensor all but the counts are NaN. Absent statistics are NaN. */

@@ -11,12 +11,13 @@
 #include "cli/cli.h"
 #include "cli/cells.h"
 
-/* The values of --stat, as a paragraph of help. */
-#define CLI_STATISTICS                                                                   \
-    "\n\nStatistics: " SONDE_STAT_NAMES ".\n"                                            \
-    "From saved values, or approximately from saved histograms: median, p95,\n"          \
-    "quantile:0.95. "                                                                    \
-    "From saved values only: prod, hash. With abs_, of absolute\n"                       \
+/* The values of --stat, as a paragraph of help: sonde_stat_name has the first 20. */
+#define CLI_STATISTICS                                                                    \
+    "\n\nStatistics: count, min, max, mean, variance, std, sum, l1, l2, linf, abs_min,\n" \
+    "abs_max, abs_mean, abs_variance, abs_std, nan, pos_inf, neg_inf, zero, nonfinite.\n" \
+    "From saved values, or approximately from saved histograms: median, p95,\n"           \
+    "quantile:0.95. "                                                                     \
+    "From saved values only: prod, hash. With abs_, of absolute\n"                        \
     "values: abs_median, abs_p95 and so on."
 
 enum { CLI_STATS_MOST = 2 * SONDE_STAT_ENTRIES };

@@ -256,7 +256,7 @@ static void test_bad_parts(void **state)
         sonde_err err;
     } bad[] = {{"path: elsewhere", "unknown key 'path'", SONDE_EINVAL},
                {"every: 0", "every is '0'", SONDE_EINVAL},
-               {"[every, 5]", "the configuration of a hook is none", SONDE_EINVAL},
+               {"[every, 5]", "the configuration is not a map", SONDE_EINVAL},
                {"collections: {mine: {include: 're:('}}", NULL, SONDE_EINVAL}};
     sonde_hook *hook = parse("dry_run: true", NULL);
     sonde_diag diag = {0};
@@ -279,7 +279,9 @@ static void test_good_parts(void **state)
     assert_int_equal(sonde_hook_configure(hook, "every: 3", NULL), SONDE_OK);
     assert_int_equal(
         sonde_hook_configure(
-            hook, "{collections: {ours: {include: [fc1.weight], train: {every: 2}}}}",
+            hook,
+            "{collections: {ours: {include: [fc1.weight], reductions: [mean, norms],\n"
+            "                      save_raw_tensor: true, train: {every: 2}}}}",
             NULL),
         SONDE_OK);
     const five net = declare_net(hook);
@@ -287,6 +289,8 @@ static void test_good_parts(void **state)
     assert_steps("fc1.weight", 'r', SONDE_MODE_TRAIN, "0 2 3 ");
     assert_steps("loss", 'r', SONDE_MODE_TRAIN, "0 3 ");
     assert_int_equal(sonde_hook_configure(hook, "every: 1", NULL), SONDE_ESTATE);
+    assert_int_equal(sonde_hook_configure(hook, "include: fc1.bias", NULL), SONDE_ESTATE);
+    assert_int_equal(sonde_hook_configure(hook, "{}", NULL), SONDE_ESTATE);
     finish(hook);
 }
 
@@ -367,7 +371,7 @@ static const struct {
      "hook.yaml:2: segment_seconds is 0 (expected more than 0)"},
     {"save_all: true\n", "hook: path: no path for the run (expected a folder, or "
                          "dry_run)"},
-    {"- a\n", "hook.yaml:1: the configuration of a hook is none (expected keys and "
+    {"- a\n", "hook.yaml:1: the configuration is not a map (expected keys and "
               "values)"},
     {"path: [\n", NULL},
     {"", "hook.yaml:1: the file is empty (expected keys and values)"},

@@ -148,6 +148,28 @@ static void test_parts(void **state)
     finish(hook);
 }
 
+/* Vital signs for one collection and norms for another are one row. */
+static void test_signs_and_norms(void **state)
+{
+    const sonde_reduction_config means = {.stats = 1U << SONDE_STAT_MEAN};
+    const sonde_reduction_config norms = {.norms = true};
+    sonde_hook *hook = hook_of(SONDE_OPTIONS(sonde_hook, .no_vitals = true));
+    const five net = declare_net(hook);
+
+    (void)state;
+    include(hook, "signs", "fc1.weight");
+    assert_int_equal(sonde__observe_reduce(&hook->setup, "signs", &means, NULL),
+                     SONDE_OK);
+    save(hook, "signs", -1, watching("loss", 1000));
+    include(hook, "norms", "fc1.weight");
+    assert_int_equal(sonde__observe_reduce(&hook->setup, "norms", &norms, NULL),
+                     SONDE_OK);
+    save(hook, "norms", -1, watching("loss", 1000));
+    run_bad(hook, &net, 3, 1, 3);
+    assert_steps("fc1.weight", 'v', SONDE_MODE_TRAIN, "0 1 ");
+    finish(hook);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -156,6 +178,7 @@ int main(void)
         cmocka_unit_test_setup(test_modes, journal_reset),
         cmocka_unit_test_setup(test_infinity, journal_reset),
         cmocka_unit_test_setup(test_parts, journal_reset),
+        cmocka_unit_test_setup(test_signs_and_norms, journal_reset),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -57,7 +57,7 @@ grep -q '^sonde: error: /nowhere/python: cannot start Python.*pip install sonde'
 # CIFAR-10's binary files become arrays
 python=${SONDE_PYTHON:-python3}
 package=$SONDE_BIN/../python
-if PYTHONPATH=$package "$python" -c 'import numpy, sonde' 2>/dev/null; then
+if PYTHONPATH=$package "$python" -c 'import numpy, sonde.data' 2>/dev/null; then
     mkdir cifar
     for name in data_batch_1 data_batch_4 test_batch; do
         "$python" -c 'import sys; sys.stdout.buffer.write(b"".join(bytes([i % 10]) + bytes([i]) * 3072 for i in range(20)))' >"cifar/$name.bin"

@@ -43,7 +43,7 @@ static void mistakes_have_the_jobs_lines(void **state)
         {"model: fashion_cnn\nrecord:\n  save_al: true\n",
          "job:3: unknown key 'save_al' (expected save_all)"},
         {"model: fashion_cnn\nrecord: here\n",
-         "job:2: the configuration of a hook is none (expected keys and values)"},
+         "job:2: the configuration is not a map (expected keys and values)"},
         {"model: fashion_cnn\nrecord:\n  collections:\n    x: {}\n",
          "job:4: x: the collection includes nothing (expected a selector or a module to "
          "include, or a built-in name)"},

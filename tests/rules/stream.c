@@ -280,6 +280,7 @@ static void declare_one(stream *s, const char *text, int i)
         } else if (*word == '@') {
             s->module = numbered(module, sizeof module, word + 1, i);
         } else {
+            assert_true(rank < 2);
             sizes[rank++] = atoll(word);
         }
     }
@@ -301,6 +302,7 @@ static void declare(stream *s, const char *text)
 
         for (char *one = strtok_r(star != NULL ? star + 1 : group, "+", &members);
              one != NULL; one = strtok_r(NULL, "+", &members)) {
+            assert_true(count < 8);
             all[count++] = one;
         }
         for (int i = 0; i < times * count; i++) {
@@ -319,6 +321,12 @@ static void expect(stream *s, const stream_case *c)
     size_t count = 0;
     int most = -1;
 
+    /* a row says nothing that is not looked at */
+    assert_true(c->about != NULL ||
+                (c->at == 0 && c->statistic == NULL && c->lasts == 0 && c->above == 0.0 &&
+                 c->below == 0.0));
+    assert_true(c->outcome != CLEAN ||
+                (c->about == NULL && c->lacks == NULL && c->findings == 0));
     sonde_rules_finish(s->rules);
     if (c->outcome == CLEAN) {
         stream_expect_clean(s);
@@ -332,6 +340,8 @@ static void expect(stream *s, const stream_case *c)
             assert_non_null(strstr(found->message, c->statistic));
         }
         assert_true(c->lasts == 0 || found->steps == c->lasts);
+        assert_true(c->lasts == 0 ||
+                    found->last_step == found->step + (int64_t)c->lasts - 1);
         assert_true(c->above == 0.0 || found->value > c->above);
         assert_true(c->below == 0.0 || found->value < c->below);
     }

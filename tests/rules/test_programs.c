@@ -175,7 +175,8 @@ static const stream_case cases[] = {
     {"a policy takes its turn", "FrozenParameter", CRITIC, policy, 0, 120},
     {"a policy has no turn", "FrozenParameter", CRITIC, policy, 1, 120, WARNED,
      "action_net3.weight", 119},
-    {"gradients change nothing", "FrozenParameter", NET, train, ALL_STAY, STEPS, FAILED},
+    {"gradients change nothing", "FrozenParameter", NET, train, ALL_STAY, STEPS, FAILED,
+     .findings = 1},
     /* cleared before the update from there on */
     {"gradients change nothing from step 40 on", "FrozenParameter", NET, train,
      ALL_STAY_LATER, STEPS, FOUND, "fc0.weight", 49},
@@ -212,7 +213,7 @@ static const stream_case cases[] = {
     {"batches of one class", "ClassImbalance", "input labels 16", classes, 1, STEPS,
      FOUND, "", 29, "entropy"},
     {"targets of a regression are shuffled", "LabelNoise", "loss loss, input targets 64",
-     regression, 0, 300, FOUND},
+     regression, 0, 300, FOUND, .findings = 1},
     {"a regression learns", "LabelNoise", "loss loss, input targets 64", regression, 1,
      300},
 };

@@ -11,8 +11,8 @@ enum { BATCH = 32, UNITS = 20, STEPS = 20 };
 
 /* --- DeadRelu ------------------------------------------------------------------------- */
 
-/* Units below `dead` (of each hundred) give 0 from step 5 on; the others now and then, so
- * many hundreds of percent. WALKING: other units in each step. */
+/* kind: `dead`, the number of units that give 0 from step 5 on; plus SPARSE times the
+ * percentage of the others' values that are 0; plus WALKING: other units in each step. */
 enum { SPARSE = 100, WALKING = 10000 };
 
 static void relu(stream *s, int kind, int step)
@@ -192,9 +192,9 @@ static const stream_case cases[] = {
     {"cross-entropy of probabilities", "SoftmaxMisuse", HEAD, heads, TWICE, 4, FOUND,
      "loss_input_0", 1, "loss_floor"},
     {"nll of scores", "SoftmaxMisuse", HEAD, heads, MISSING, 4, FOUND, "loss_input_0", 1,
-     "loss"},
+     "do not add up to 1"},
     {"nll of probabilities", "SoftmaxMisuse", HEAD, heads, PROBABILITIES, 4, FOUND,
-     "loss_input_0", 1, "loss"},
+     "loss_input_0", 1, "do not add up to 1"},
     {"nll of what is normalised along the batch", "SoftmaxMisuse", HEAD, heads,
      OVER_THE_BATCH, 4, WARNED, "loss_input_0", 1},
     {"another loss", "SoftmaxMisuse", HEAD, heads, SMOOTHED, 4},

@@ -35,6 +35,8 @@ static void every_row_is_complete(void **state)
             assert_non_null(row->merge);
         }
     }
+    assert_string_equal(sonde_form_get(SONDE_FORM_NORMS)->name, "norms");
+    assert_string_equal(sonde_form_get(SONDE_FORM_RAW)->one, "raw value");
     assert_int_equal(SONDE_HOW_ALL >> SONDE_FORM_COUNT, 0);
     assert_int_equal(sonde__evidence_in(SONDE__STORE_ROW), SONDE_HOW_SIGNS);
     assert_null(sonde_form_get(-1));

@@ -458,7 +458,7 @@ typedef struct sonde_nn_synth_options {
 } sonde_nn_synth_options;
 
 /*
- * Writes the four IDX.gz files that sonde_nn_dataset_open_named reads as "fashion-synth"
+ * Writes the four IDX.gz files that sonde_nn_dataset_open reads as "fashion-synth"
  * into dir, which is created if missing (NULL: sonde_nn_data_cache of that name). options
  * may be NULL. SONDE_EINTERRUPTED: progress stopped it. Files appear only when complete.
  * Cost: one or two seconds.

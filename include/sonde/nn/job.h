@@ -1,6 +1,6 @@
 /*
  * job.h - a training job as text in YAML (of which JSON is a subset): model, data,
- * optimizer, options, taps, recording and rules. The options are one table (option.h).
+ * optimizer, options, taps, recording and rules. The options are one table (below).
  *
  *     model:
  *       input: [1, 28, 28]              # one sample, without the batch
@@ -216,7 +216,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_save_plan(const sonde_nn_job *job
                                                          sonde_diag *diag);
 
 /* A split of the job's data, in data_path or where its name is looked for
- * (sonde_nn_dataset_open_named). The samples have the model's shape. */
+ * (SONDE_NN_DATA_NAMED). The samples have the model's shape. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_open_data(const sonde_nn_job *job,
                                                          sonde_nn_split split,
                                                          sonde_nn_dataset **out,

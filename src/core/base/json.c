@@ -1,5 +1,5 @@
 /*
- * json.c - writing JSON; see <sonde/json.h>.
+ * json.c - writing and reading JSON; see <sonde/json.h> and json_read.h.
  */
 #include "base/number.h"
 #include "base/json_read.h"

@@ -1,5 +1,5 @@
 /*
- * names.c - interned names; see names.h.
+ * names.c - interned names and hash tables; see names.h and table.h.
  */
 #include "base/memory.h"
 #include "base/table.h"

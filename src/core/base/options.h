@@ -10,7 +10,7 @@
 #include <stddef.h>
 
 /*
- * Copies the options that a caller gives (<sonde/export.h>) to own, which has size
+ * Copies the options that a caller gives (<sonde/options.h>) to own, which has size
  * bytes: what given lacks is zero, and own's size field is size. given NULL: all zero.
  * name: of the struct. SONDE_EINVAL: an impossible size; SONDE_EUNSUPPORTED: given is
  * larger, and not zero beyond size. Writes own in any case.

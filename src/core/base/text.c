@@ -1,5 +1,5 @@
 /*
- * text.c - text that grows; see <sonde/text.h>.
+ * text.c - text that grows, and UTF-8; see <sonde/text.h> and utf8.h.
  */
 #include "base/memory.h"
 #include "base/utf8.h"

@@ -207,7 +207,8 @@ static void trip(sonde_hook *hook, uint64_t sets)
     hook->tripped |= sets;
     for (size_t i = 0; i < held->count; i++) {
         sonde__hook_held *item = &held->items[i];
-        const unsigned how = how_of(hook, item->sets & sets) & ~item->done;
+        const unsigned asked = how_of(hook, item->sets & sets);
+        const unsigned how = sonde__evidence_to_store(asked, item->done);
         sonde__evidence evidence;
         sonde_observation seen = {.id = item->id,
                                   .info = sonde_catalogue_info(hook->catalogue, item->id),
@@ -219,7 +220,7 @@ static void trip(sonde_hook *hook, uint64_t sets)
             item->view.data = held->bytes + item->offset;
             complete(hook, &seen, &evidence);
             sonde__record_sink_put(hook->sink, &seen, how);
-            item->done |= how;
+            item->done |= asked;
         }
     }
 }

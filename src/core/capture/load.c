@@ -124,7 +124,7 @@ sonde_err sonde_hook_parse(const char *text, size_t size, const char *name,
                                "there is no section '%s'", section);
     } else if (root->kind != SONDE__YAML_MAP) {
         err = sonde__yaml_fail(&reader, root, SONDE_EINVAL, "keys and values",
-                               "the configuration of a hook is none");
+                               "the configuration is not a map");
     } else if (sonde__hook_is_smdebug(root)) {
         err = sonde__hook_from_smdebug(&reader, root, options, out);
     } else {
@@ -172,11 +172,12 @@ sonde_err sonde_hook_configure(sonde_hook *hook, const char *text, sonde_diag *d
     SONDE__NEEDS(diag, hook, text);
     const sonde__yaml_reader reader = {"hook", diag};
     sonde__yaml *root = NULL;
+    SONDE__TRY(sonde__observe_check_open(&hook->setup, "hook", diag));
     SONDE__TRY(sonde__yaml_parse(text, strlen(text), reader.name, &root, diag));
     sonde_err err = SONDE_OK;
     if (root->kind != SONDE__YAML_MAP) {
         err = sonde__yaml_fail(&reader, root, SONDE_EINVAL, "keys and values",
-                               "the configuration of a hook is none");
+                               "the configuration is not a map");
         goto error;
     }
     SONDE__TRY_GO(sonde__observe_check_keys(&reader, root, false));

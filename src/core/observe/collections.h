@@ -111,7 +111,7 @@ sonde_err sonde__observe_find_open(sonde__observe_setup *setup, const char *name
 /* A collection that is saved; asked: by the user. */
 sonde_err sonde__observe_add(sonde__observe_setup *setup, const char *name, bool asked,
                              sonde_diag *diag);
-/* What a file says of a collection; tests call them too. */
+/* Configure a collection, as a file does; exported for tests. */
 SONDE_API sonde_err sonde__observe_add_asked(sonde__observe_setup *setup,
                                              const char *name, sonde_diag *diag);
 SONDE_API sonde_err sonde__observe_remove_collection(sonde__observe_setup *setup,

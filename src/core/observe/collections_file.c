@@ -1,6 +1,6 @@
 /*
  * collections_file.c - reads a configuration file of Sonde: a tree of YAML (or JSON), in
- * which each key is one call of <sonde/hook.h>.
+ * which each key is one call of collections.h; writes one in JSON, with its digest.
  *
  * Level by level: the setup; in it a schedule, its modes, reductions and collections; in
  * a collection again a schedule, its modes and reductions. An invalid value is reported

@@ -1,5 +1,5 @@
 /*
- * print.c - the sink that prints.
+ * print.c - the sink that prints, and how a tensor is written as text.
  *
  * A text is made whole in a buffer that prepare sized for the largest tensor, and goes
  * out by one fwrite under the stream's lock: on an unbuffered stream (stderr) one write

@@ -1,6 +1,6 @@
 /*
  * taps.c - the half of an observer that comes before the first step: adding taps,
- * binding.
+ * binding, and attaching a sink to a program.
  */
 #include "observe/observer_state.h"
 #include "base/fail.h"

@@ -734,7 +734,7 @@ void sonde__record_sink_put(sonde__record_sink *sink, const sonde_observation *s
 void sonde__record_sink_take(sonde__record_sink *sink, uint32_t id,
                              const sonde_observation *seen)
 {
-    unsigned stored = 0;
+    unsigned how = 0;
 
     if (id < sink->shown_count) { /* else it was never prepared */
         sonde__record_shown *shown = &sink->shown[id];
@@ -746,10 +746,12 @@ void sonde__record_sink_take(sonde__record_sink *sink, uint32_t id,
             shown->replica = seen->at.replica;
             shown->how = 0;
         }
-        stored = shown->how;
-        shown->how |= sonde__evidence_to_store(seen->how, stored);
+        how = sonde__evidence_to_store(seen->how, shown->how);
+        shown->how |= how;
+    } else {
+        how = sonde__evidence_to_store(seen->how, 0);
     }
-    give(sink, id, seen, sonde__evidence_to_store(seen->how, stored));
+    give(sink, id, seen, how);
 }
 
 static void put_in_sink(sonde_sink *sink, const sonde_observation *seen)

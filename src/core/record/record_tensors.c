@@ -1,5 +1,6 @@
 /*
- * record_tensors.c - ids and names in a worker's files; the lines of its catalogue.
+ * record_tensors.c - ids and names in a worker's files; the lines of its catalogue; how
+ * values are compressed, and the digest of what a program declared.
  */
 #include "record/record_tensors.h"
 #include "base/fail.h"
@@ -290,7 +291,7 @@ error:
 
 /* --- compress ---------------------------------------------------------------------- */
 
-/* Compression of values; see compress.h. zstd allocates by itself. */
+/* Compression of values. zstd allocates by itself. */
 
 enum {
     LEVEL = 1,

@@ -1,5 +1,6 @@
 /*
- * record_tensors.h - the tensors of a worker's files: ids, names, the catalogue.
+ * record_tensors.h - the tensors of a worker's files: ids, names, the catalogue,
+ * the compression of values.
  * Internal; the writer's thread only.
  *
  * A file's ids count from 0 in order of arrival; the producer's ids are mapped to them. A
@@ -76,8 +77,7 @@ typedef struct sonde__record_tensor_message {
 } sonde__record_tensor_message;
 
 typedef struct sonde__record_tensor {
-    /* The best packing of its values, and how many are stored so before the next trial
-     * (compress.c). */
+    /* The best packing of its values, and how many are stored so before the next trial. */
     sonde__record_packing packing;
     unsigned until_trial;
 } sonde__record_tensor;

@@ -1,5 +1,6 @@
 /*
- * recover.c - closes the files that a dead writer left open.
+ * recover.c - takes what is left in the ring of a dead writer, and closes the files that
+ * it left open.
  *
  * A .part keeps the values that its index points to and that lie within the file; the
  * rest is cut off. Values whose index lines are damaged (by a disk; a crash does not do

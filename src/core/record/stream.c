@@ -1,5 +1,6 @@
 /*
- * stream.c - files of a head and items.
+ * stream.c - files of a head and items; measuring a closed file, and its line in
+ * files.jsonl.
  */
 #include "base/fail.h"
 #include "record/stream.h"

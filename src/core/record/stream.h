@@ -60,10 +60,10 @@ int sonde__record_measure(sonde__record_file *file, sonde__record_file_kind kind
 
 /* --- file list --------------------------------------------------------------------- */
 
-/* Files.jsonl: the size and the hash of each closed file. Internal; the
+/* The size and the hash of each closed file, in files.jsonl. Internal; the
  * writer's thread only.
  *
- * A file is read once more when it is closed (measure.h); once it has its final name its
+ * A file is read once more when it is closed (above); once it has its final name its
  * line is appended. After a crash the next writer adds the files without a line. */
 
 typedef struct sonde__record_file_list {

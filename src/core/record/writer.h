@@ -90,7 +90,7 @@ typedef struct sonde__record_writer {
     sonde__record_counters counters; /* of this process */
     sonde__record_counters before;   /* of earlier writers */
     uint64_t ring_full_before, put_before;
-    /* Of a ring that a dead writer left (salvage.h): */
+    /* Of a ring that a dead writer left (below): */
     bool has_mark;
     sonde__record_checkpoint mark;
     uint64_t beyond[SONDE__MARKS];  /* items in files from the mark's numbers on */

@@ -87,8 +87,10 @@ static sonde_err make_run(sonde_rules *rules, const sonde_rule *rule, const char
     run->rule = rule;
     run->values = sonde__calloc(rule->param_count, sizeof *run->values);
     run->seen = sonde__calloc(rule->need_count, sizeof *run->seen);
-    run->state = sonde__calloc(1, rule->state_size);
-    if (run->values == NULL || run->seen == NULL || run->state == NULL) {
+    if (run->values != NULL && run->seen != NULL) { /* a run with a state is destroyed */
+        run->state = sonde__calloc(1, rule->state_size);
+    }
+    if (run->state == NULL) {
         return sonde__fail_nomem(diag, rule->name);
     }
     SONDE__TRY(sonde__rule_read_params(run, params, diag));

@@ -152,13 +152,14 @@ static bool remember(sonde__rule_file_memory *file, const char *line, size_t siz
     if (place == SONDE__TABLE_NONE) {
         sonde__table_add(&file->ids, new.id, (uint32_t)file->count);
         file->findings[file->count++] = new;
-    } else if (new.severity >= file->findings[place].severity) {
+    } else {
         said *known = &file->findings[place];
-        const bool same = new.severity == known->severity;
 
-        known->severity = new.severity;
-        known->steps = same ? SONDE_MAX(known->steps, new.steps) : new.steps;
-        known->resolved = new.resolved || (same && known->resolved);
+        if (new.severity > known->severity ||
+            (new.severity == known->severity &&new.steps >= known->steps &&new.resolved >=
+                                 known->resolved)) {
+            *known = new;
+        }
     }
     return true;
 }

@@ -3,14 +3,10 @@
  */
 #include "rules/engine.h"
 #include "base/fail.h"
-#include "base/macros.h"
 #include "base/memory.h"
 #include "base/number.h"
 #include "rules/rule_file.h"
 
-#include "observe/tensor_names.h"
-
-#include <stdio.h>
 #include <string.h>
 
 /* --- files of rules ----------------------------------------------------------------- */

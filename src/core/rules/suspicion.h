@@ -67,7 +67,7 @@ extern const sonde__rule_terms sonde__rule_sure[SONDE_SEVERITY_ERROR + 1];
 bool sonde__rule_holds(sonde_rule_run *run, const sonde_rule_tensor *t,
                        const sonde__rule_terms *terms, const char *statistic,
                        double value, double threshold);
-/* Both; advice NULL: that of the rule. */
+/* sonde__rule_holds and, if that is true, sonde_rule_say. advice NULL: that of the rule. */
 bool sonde__rule_report(sonde_rule_run *run, const sonde_rule_tensor *t,
                         const sonde__rule_terms *terms, const char *statistic,
                         double value, double threshold, const char *advice,

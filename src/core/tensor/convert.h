@@ -1,6 +1,6 @@
 /*
- * convert.h - runs of elements from one dtype to another, and walking through a view in
- * row-major order. Internal.
+ * convert.h - runs of elements from one dtype to another, widened ones too, and walking
+ * through a view in row-major order. Internal.
  *
  * Elements are aligned for their dtype here; the cursor copies those of unaligned views.
  * Nothing allocates.
@@ -58,7 +58,7 @@ void sonde__tensor_load_f32(sonde_dtype dtype, const void *in, size_t n, float *
 SONDE_API void sonde__tensor_convert(sonde_dtype from_dtype, const void *in, size_t n,
                                      sonde_dtype to_dtype, void *out);
 
-/* --- files (safetensors_write.c) ---------------------------------------------------- */
+/* --- files (safetensors.c) ---------------------------------------------------------- */
 
 /* Writes a view's elements, row-major; whole_status has the error. */
 void sonde__tensor_write(sonde__whole_file *file, const sonde_view *view);

@@ -51,7 +51,7 @@ const sonde__evidence_form sonde__evidence_forms[SONDE_FORM_COUNT] = {
                         .store = SONDE__STORE_VALUE},
     [SONDE_FORM_VITALS] = {.print = {SONDE_HOW_VITALS, "vital signs", "vital signs"},
                            .store = SONDE__STORE_ROW,
-                           .needs = SONDE_HOW_RAW,
+                           .needs = SONDE_HOW_RAW | SONDE_HOW_NORMS, /* norms: a part */
                            .compute = compute_vitals,
                            .merge = merge_vitals},
     [SONDE_FORM_SKETCH] = {.print = {SONDE_HOW_SKETCH, "sketch", "sketch"},

@@ -35,10 +35,11 @@ typedef struct sonde__evidence_form {
     sonde_form print;            /* its bit and its names */
     sonde__evidence_store store; /* where a run has it */
     unsigned part_of;            /* bits of forms that contain it */
-    unsigned needs; /* bits of forms it is computed from, if it is not there */
-    /* From a value. What is there already stays. */
+    unsigned
+        needs; /* bits of stored forms, any of which gives it where it is not stored */
+    /* From a value, unless it is there already; a hash always. */
     void (*compute)(const sonde_view *view, sonde__evidence *evidence);
-    /* Adds evidence that was computed or read later. Both lie in own_... */
+    /* Adds part to the evidence in own_vitals or own_sketch of into. */
     void (*merge)(sonde__evidence *into, const sonde__evidence *part);
 } sonde__evidence_form;
 

@@ -1,5 +1,5 @@
 /*
- * isa.c - the kernels of an instruction set.
+ * isa.c - checks the instruction set, and chooses its kernels of vital signs.
  */
 #include "base/cpu.h"
 #include "tensor/vitals.h"

@@ -1,5 +1,6 @@
 /*
- * reduction.c - the table of reductions, and computing each from the records of a tensor.
+ * reduction.c - the table of reductions, and computing each from the records of a tensor;
+ * hashes of values; the statistics of vital signs by name.
  *
  * Quantiles of raw values: every element becomes a 64-bit integer that sorts like the
  * element, and the one of the rank is found byte by byte from the top (radix selection):

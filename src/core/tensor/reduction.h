@@ -1,6 +1,6 @@
 /*
  * reduction.h - one reduction over several raw values, such as the micro-batches and
- * replicas of a step, which a reader gets one at a time. Internal.
+ * replicas of a step, which a reader gets one at a time; the hash of a value. Internal.
  *
  *     init, add each in order, finish; then fini in any case
  */

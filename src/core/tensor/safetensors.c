@@ -1,5 +1,5 @@
 /*
- * safetensors_read.c - opening safetensors files.
+ * safetensors.c - opening and writing safetensors files.
  *
  *     +--------+---------------------+------------------------+
  *     | length | JSON header         | data                   |
@@ -548,8 +548,6 @@ const char *sonde_safetensors_metadata(const sonde_safetensors *file, const char
  *
  * Wider elements come first, so that every tensor is aligned for its dtype, as some
  * readers require. At any moment there is the old file or the new one. */
-
-#define METADATA "__metadata__"
 
 enum { ROUNDS = 5 };
 

@@ -354,8 +354,8 @@ static void mark_saved(sonde_trial *trial, int64_t global)
         step->saved = step->saved && step->global < global;
     }
     for (size_t w = 0; w < trial->worker_count; w++) {
-        for (int kind = 0; kind < SONDE_FORM_COUNT; kind++) {
-            const sonde__trial_items *items = &trial->workers[w]->items[kind];
+        for (int form = 0; form < SONDE_FORM_COUNT; form++) {
+            const sonde__trial_items *items = &trial->workers[w]->items[form];
 
             for (size_t i = 0; i < items->block_count; i++) {
                 trial->steps.items[items->blocks[i].step].saved = true;
@@ -367,12 +367,12 @@ static void mark_saved(sonde_trial *trial, int64_t global)
 /* Removes what the worker recorded from a global step on. */
 static void supersede(sonde_trial *trial, sonde__trial_worker *worker, int64_t global)
 {
-    for (int kind = 0; kind < SONDE_FORM_COUNT; kind++) {
-        sonde__trial_items *items = &worker->items[kind];
+    for (int form = 0; form < SONDE_FORM_COUNT; form++) {
+        sonde__trial_items *items = &worker->items[form];
         const uint32_t before = items->superseded;
 
         sonde__trial_items_supersede(items, &trial->steps, global,
-                                     kind == SONDE_FORM_RAW ? subtract_bytes : NULL,
+                                     form == SONDE_FORM_RAW ? subtract_bytes : NULL,
                                      trial);
         worker->superseded += items->superseded - before;
     }

@@ -209,7 +209,7 @@ static const char *alternative(sonde_trial *trial, int form, uint32_t id,
     int64_t *steps = NULL, before = -1, after = -1;
     size_t count = 0;
 
-    if (how != 0) {
+    if (where->step >= 0 && how != 0) {
         (void)snprintf(text, size, "its %s, saved there",
                        sonde__evidence_forms[__builtin_ctz(how)].print.one);
         return text;
@@ -349,11 +349,12 @@ sonde_err sonde_trial_vitals(sonde_trial *trial, uint32_t id, const sonde_trial_
                              sonde_vitals *vitals, sonde_diag *diag)
 {
     SONDE__NEEDS(diag, trial, where, vitals);
+    const sonde__evidence_form *const form = &sonde__evidence_forms[SONDE_FORM_VITALS];
     sonde__trial_rows rows = {0};
     found_items found;
 
     trial->question++;
-    if (!find_any(trial, SONDE_HOW_RAW | SONDE_HOW_SIGNS, id, where, &found)) {
+    if (!find_any(trial, form->print.bit | form->needs, id, where, &found)) {
         return fail_missing(trial, SONDE_FORM_VITALS, id, where, diag);
     }
     return gather_vitals(trial, &found, &rows, vitals, diag);
@@ -390,7 +391,8 @@ sonde_err sonde_trial_sketch(sonde_trial *trial, uint32_t id, const sonde_trial_
 
     trial->question++;
     if (!find(trial, SONDE_FORM_SKETCH, id, where, &found) &&
-        !find(trial, SONDE_FORM_RAW, id, where, &found)) {
+        !find_any(trial, sonde__evidence_forms[SONDE_FORM_SKETCH].needs, id, where,
+                  &found)) {
         return fail_missing(trial, SONDE_FORM_SKETCH, id, where, diag);
     }
     SONDE__TRY(gather_sketch(trial, &found, &merged, diag));

@@ -289,7 +289,8 @@ static sonde_err find_worker(sonde_trial *trial, const char *name,
 /* --- listing ---------------------------------------------------------------------- */
 
 /* "000000000100_worker_0.json": step 100, worker "worker_0". */
-static bool parse_name(const char *name, int64_t *step, char worker[SONDE__IMPORT_WORKER])
+static bool parse_name(const char *name, int64_t *step,
+                       char worker[SONDE__SMDEBUG_WORKER])
 {
     enum { DIGITS = 12 };
     static const char end[] = ".json";
@@ -297,7 +298,7 @@ static bool parse_name(const char *name, int64_t *step, char worker[SONDE__IMPOR
 
     if (length <= DIGITS + 1 + tail || strspn(name, "0123456789") != DIGITS ||
         name[DIGITS] != '_' || strcmp(name + length - tail, end) != 0 ||
-        length - DIGITS - 1 - tail >= SONDE__IMPORT_WORKER) {
+        length - DIGITS - 1 - tail >= SONDE__SMDEBUG_WORKER) {
         return false;
     }
     *step = strtoll(name, NULL, 10);
@@ -320,7 +321,7 @@ static bool add_file(sonde__smdebug *smdebug, int64_t step, const char *worker)
 
 static sonde_err list_folder(sonde_trial *trial, const char *name, sonde_diag *diag)
 {
-    char path[SONDE__PATH], worker[SONDE__IMPORT_WORKER];
+    char path[SONDE__PATH], worker[SONDE__SMDEBUG_WORKER];
     const struct dirent *entry = NULL;
     bool ok = true;
     DIR *folder = NULL;

@@ -2,8 +2,7 @@
  * smdebug.h - a directory of smdebug's as a trial: what a trial calls, what the reader
  * keeps, and the records of event files. Internal.
  *
- * The reader fills the trial with the functions of worker.h, trial_catalogue.h and
- * steps.h: its workers, tensors, steps, an item with the layout SONDE__FOREIGN for each
+ * The reader fills the trial with the functions of trial_state.h and items.h: its workers, tensors, steps, an item with the layout SONDE__FOREIGN for each
  * raw value, and a row item for each set of saved statistics.
  *
  *     u64 length | u32 masked CRC32C of these 8 bytes | payload | u32 footer
@@ -49,14 +48,14 @@ void sonde__smdebug_close(sonde__smdebug *smdebug);
 /* --- what the reader keeps ---------------------------------------------------------- */
 
 enum {
-    SONDE__IMPORT_WORKER = 200,   /* bytes of a worker's name, its NUL included */
-    SONDE__IMPORT_REDUCTIONS = 18 /* smdebug's: nine, and each of absolute values */
+    SONDE__SMDEBUG_WORKER = 200,   /* bytes of a worker's name, its NUL included */
+    SONDE__SMDEBUG_REDUCTIONS = 18 /* smdebug's: nine, and each of absolute values */
 };
 
 /* An index file in the list of those to read. */
 typedef struct sonde__smdebug_index_file {
     int64_t step;
-    char worker[SONDE__IMPORT_WORKER];
+    char worker[SONDE__SMDEBUG_WORKER];
 } sonde__smdebug_index_file;
 
 /* A record of an event file with a statistic. */
@@ -90,7 +89,7 @@ struct sonde__smdebug {
 };
 
 /* "min", "abs_max", "l2" ..., as in smdebug/reductions/<name>/<tensor>. */
-extern const char *const sonde__smdebug_reductions[SONDE__IMPORT_REDUCTIONS];
+extern const char *const sonde__smdebug_reductions[SONDE__SMDEBUG_REDUCTIONS];
 
 /* --- smdebug_index.c -------------------------------------------------------------- */
 
@@ -130,8 +129,8 @@ SONDE_CHECKED sonde_err sonde__smdebug_event_unwrap(const unsigned char *bytes,
                                                     size_t *payload_size,
                                                     sonde_diag *diag);
 /* When a record was made, in ns since 1970, from its first bytes; 0: they do not say. */
-enum { SONDE__IMPORT_EVENT_HEAD = 21 };
-int64_t sonde__smdebug_event_time(const unsigned char head[SONDE__IMPORT_EVENT_HEAD]);
+enum { SONDE__SMDEBUG_EVENT_HEAD = 21 };
+int64_t sonde__smdebug_event_time(const unsigned char head[SONDE__SMDEBUG_EVENT_HEAD]);
 /* The tensor with a tag in an event, as a view into the payload. SONDE_EUNSUPPORTED: it
  * has a dtype that Sonde does not have, or more than 8 dimensions. */
 SONDE_API SONDE_CHECKED sonde_err

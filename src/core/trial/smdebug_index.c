@@ -268,7 +268,7 @@ static const char *base_of(const char *name, int8_t *reduction)
     if (strncmp(name, REDUCTIONS, sizeof REDUCTIONS - 1) != 0) {
         return NULL;
     }
-    for (int i = 0; i < SONDE__IMPORT_REDUCTIONS; i++) {
+    for (int i = 0; i < SONDE__SMDEBUG_REDUCTIONS; i++) {
         const size_t length = strlen(sonde__smdebug_reductions[i]);
 
         if (strncmp(rest, sonde__smdebug_reductions[i], length) == 0 &&

@@ -38,7 +38,7 @@ enum {
     ABS_L2
 };
 
-const char *const sonde__smdebug_reductions[SONDE__IMPORT_REDUCTIONS] = {
+const char *const sonde__smdebug_reductions[SONDE__SMDEBUG_REDUCTIONS] = {
     [MIN] = "min",
     [MAX] = "max",
     [MEAN] = "mean",
@@ -120,7 +120,7 @@ int64_t sonde__smdebug_read_time(const sonde_trial *trial,
                                  const sonde__trial_worker *worker,
                                  const sonde__trial_file *file, uint64_t offset)
 {
-    unsigned char head[SONDE__IMPORT_EVENT_HEAD];
+    unsigned char head[SONDE__SMDEBUG_EVENT_HEAD];
     char path[SONDE__PATH];
     int64_t time = 0;
     const int fd = open_events(trial, worker, file, path);
@@ -293,10 +293,10 @@ sonde_err sonde__smdebug_row(sonde_trial *trial, sonde__trial_worker *worker,
 {
     sonde__smdebug *smdebug = trial->smdebug;
     const sonde__smdebug_group *group = &smdebug->groups[row];
-    double saved[SONDE__IMPORT_REDUCTIONS];
+    double saved[SONDE__SMDEBUG_REDUCTIONS];
 
     smdebug->row = (sonde__record_stats_row){.tensor = group->tensor};
-    for (int i = 0; i < SONDE__IMPORT_REDUCTIONS; i++) {
+    for (int i = 0; i < SONDE__SMDEBUG_REDUCTIONS; i++) {
         saved[i] = (double)NAN;
     }
     for (uint32_t i = 0; i < group->count; i++) {
@@ -393,7 +393,7 @@ sonde_err sonde__smdebug_event_unwrap(const unsigned char *bytes, size_t size,
     return SONDE_OK;
 }
 
-int64_t sonde__smdebug_event_time(const unsigned char head[SONDE__IMPORT_EVENT_HEAD])
+int64_t sonde__smdebug_event_time(const unsigned char head[SONDE__SMDEBUG_EVENT_HEAD])
 {
     enum { WALL_TIME = 1 << 3 | 1 /* a field of 8 bytes */ };
     double seconds = 0.0;

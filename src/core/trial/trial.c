@@ -117,8 +117,8 @@ static void sort_all(sonde_trial *trial)
 {
     sonde__trial_steps_sort(&trial->steps);
     for (size_t i = 0; i < trial->worker_count; i++) {
-        for (int kind = 0; kind < SONDE_FORM_COUNT; kind++) {
-            sonde__trial_items_sort(&trial->workers[i]->items[kind], &trial->steps);
+        for (int form = 0; form < SONDE_FORM_COUNT; form++) {
+            sonde__trial_items_sort(&trial->workers[i]->items[form], &trial->steps);
         }
     }
     for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {

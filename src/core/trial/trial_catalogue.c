@@ -1,6 +1,6 @@
 /*
- * trial_catalogue.c - the tensors of a trial: from the lines of a worker's catalogue, and
- * from the headers of closed segments where a line is lost.
+ * trial_catalogue.c - the workers of a trial, and its tensors: from the lines of a
+ * worker's catalogue, and from the headers of closed segments where a line is lost.
  *
  * A catalogue line is any JSON object; there are few. A key in a header is
  *
@@ -541,8 +541,8 @@ static sonde_err create(sonde_trial *trial, int rank, const char *name,
     worker->put = -1;
     worker->file_count = -1;
     worker->limit = INT64_MAX;
-    for (int kind = 0; kind < SONDE_FORM_COUNT; kind++) {
-        sonde__trial_items_init(&worker->items[kind], kind);
+    for (int form = 0; form < SONDE_FORM_COUNT; form++) {
+        sonde__trial_items_init(&worker->items[form], form);
     }
     SONDE__TRY_GO(name_worker(trial, worker, name) ? list_files(worker, diag)
                                                    : sonde__fail_nomem(diag, "a worker"));
@@ -583,8 +583,8 @@ void sonde__trial_worker_destroy(sonde__trial_worker *worker)
     if (worker == NULL) {
         return;
     }
-    for (int kind = 0; kind < SONDE_FORM_COUNT; kind++) {
-        sonde__trial_items_fini(&worker->items[kind]);
+    for (int form = 0; form < SONDE_FORM_COUNT; form++) {
+        sonde__trial_items_fini(&worker->items[form]);
     }
     for (int kind = 0; kind < SONDE__FILE_OTHER; kind++) {
         sonde__trial_file_list_fini(&worker->files[kind]);
@@ -605,12 +605,12 @@ void sonde__trial_worker_destroy(sonde__trial_worker *worker)
 /* --- what it has recorded --------------------------------------------------------- */
 
 sonde_err sonde__trial_worker_add(sonde_trial *trial, sonde__trial_worker *worker,
-                                  int kind, const sonde__trial_item *item,
+                                  int form, const sonde__trial_item *item,
                                   sonde_diag *diag)
 {
     sonde__trial_step *step = &trial->steps.items[item->step];
 
-    if (!sonde__trial_items_add(&worker->items[kind], &trial->steps, item)) {
+    if (!sonde__trial_items_add(&worker->items[form], &trial->steps, item)) {
         return sonde__fail_nomem(diag, "the index of a run");
     }
     step->saved = true;

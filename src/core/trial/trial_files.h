@@ -1,5 +1,6 @@
 /*
- * trial_files.h - reading files that a writer may be appending to. Internal.
+ * trial_files.h - reading files that a writer may be appending to, and notes of what is
+ * damaged. Internal.
  *
  * Small files are read whole, text files line by line, numbered files one after another.
  * No file stays open between two refreshes, so a run with many workers needs few

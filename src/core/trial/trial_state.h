@@ -213,7 +213,7 @@ sonde_err sonde__trial_add_worker(sonde_trial *trial, int rank, const char *name
 void sonde__trial_worker_destroy(sonde__trial_worker *worker);
 /* Adds an item whose tensor, step and range have been checked. */
 sonde_err sonde__trial_worker_add(sonde_trial *trial, sonde__trial_worker *worker,
-                                  int kind, const sonde__trial_item *item,
+                                  int form, const sonde__trial_item *item,
                                   sonde_diag *diag);
 
 /* --- ended steps ------------------------------------------------------------------ */

@@ -122,12 +122,12 @@ sonde_err sonde_trial_tensor_steps(sonde_trial *trial, uint32_t id, sonde_mode m
     }
     for (int pass = 0; pass < 2; pass++) {
         for (size_t w = 0; w < trial->worker_count; w++) {
-            for (int kind = 0; kind < SONDE_FORM_COUNT; kind++) {
-                const sonde__trial_items *items = &trial->workers[w]->items[kind];
+            for (int form = 0; form < SONDE_FORM_COUNT; form++) {
+                const sonde__trial_items *items = &trial->workers[w]->items[form];
                 const sonde__trial_history *history =
                     sonde__trial_items_history(items, id);
 
-                if (how != 0 && (how & 1U << kind) == 0) {
+                if (how != 0 && (how & 1U << form) == 0) {
                     continue;
                 }
                 most += pass == 0 ? history->count : 0;

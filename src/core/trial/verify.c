@@ -382,8 +382,8 @@ static void check_counts(sonde_trial *trial, const sonde__trial_worker *worker)
 {
     uint64_t known = worker->lost + trial->damage.damaged;
 
-    for (int kind = 0; kind < SONDE_FORM_COUNT; kind++) {
-        known += worker->items[kind].count;
+    for (int form = 0; form < SONDE_FORM_COUNT; form++) {
+        known += worker->items[form].count;
     }
     if (worker->said_ended && worker->put > 0 && (uint64_t)worker->put > known) {
         sonde__trial_damage(&trial->damage, worker->name,

@@ -11,7 +11,6 @@
 #include "observe/tensor_roles.h"
 #include "rules/context.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

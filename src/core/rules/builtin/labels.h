@@ -17,7 +17,7 @@ typedef struct sonde__builtin_labels {
 void sonde__builtin_labels_free(sonde__builtin_labels *labels);
 /* Appends class numbers: the elements of a view of rank 1 or of integers; else for rank
  * 2 and more, the index of the largest score along dimension 1 (N, classes), or the only
- * element (N, 1). */
+ * element (N, 1). Fails the rule if memory runs out. */
 void sonde__builtin_labels_take(sonde_rule_run *run, sonde__builtin_labels *labels,
                                 const sonde_view *view);
 /* An integer input of the session, which is probably the target: its name does not say

@@ -6,9 +6,6 @@
 #include "base/fail.h"
 #include "base/number.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 /* --- CheckInputImages -------------------------------------------------------------- */
 
 /*

@@ -5,7 +5,6 @@
 #include "rules/builtin/labels.h"
 
 #include "base/memory.h"
-#include "base/number.h"
 
 #include <string.h>
 
@@ -18,7 +17,7 @@
  * and the other of shape (n, 1). p - y then has the shape (n, n), without an error. Fires
  * when, at `patience` looks in a row, the loss is the mean over all n x n pairs of
  *     (p - y)^2, |p - y|, or the smooth L1 loss of p - y (Huber's, with a bound of 1)
- * to within CLOSE, and not the mean over the n pairs that belong together. A loss that is
+ * to within BROADCAST_CLOSE, and not the mean over the n pairs that belong together. A loss that is
  * neither is not judged: it may remove the dimension itself.
  *
  * Such a loss teaches the mean of the targets and nothing else. Judges batches of at most
@@ -185,7 +184,7 @@ const sonde_rule sonde__builtin_loss_broadcast = {
  *               learn, but its scores depend on the other samples: a warning. Where each
  *               sample is a class of its own, as pairs are in contrastive learning, that
  *               is intended.
- * L must equal that number to within CLOSE, so other losses (weighted, smoothed) do not
+ * L must equal that number to within MISUSE_CLOSE, so other losses (weighted, smoothed) do not
  * fire.
  *
  * Finds labels and predictions like ClassImbalance. Evidence: raw values of both; losses.

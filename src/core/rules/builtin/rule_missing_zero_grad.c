@@ -44,6 +44,8 @@
  * Evidence: raw gradients of consecutive steps; vital signs of parameters; losses.
  */
 #include "rules/builtin/builtin.h"
+#include "base/fail.h"
+#include "base/memory.h"
 #include "rules/context.h"
 
 enum { GRADIENTS, PARAMETERS, LARGE_PARAMETERS, LOSSES }; /* needs */
@@ -82,9 +84,9 @@ typedef struct tensor_memory {
     bool has;
     double cosine; /* of f and g' at this step; NAN: there is none */
     double last[MOST_STEPS];
-    double l1, sum; /* of a parameter, before */
-    int moves;      /* comparisons until it no longer counts as one that changes */
-    float before[SAMPLE], fresh[SAMPLE]; /* g' and f' */
+    double l1, sum;        /* of a parameter, before */
+    int moves;             /* comparisons until it no longer counts as one that changes */
+    float *before, *fresh; /* of a gradient: g' and f'; one block */
 } tensor_memory;
 
 SONDE__TERMS(adds_up, NOTE, ERROR, ERROR, NOTE, ERROR);
@@ -205,6 +207,24 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
                                                                        : need;
 }
 
+static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
+{
+    const sonde_rule_tensor *tensor = sonde__builtin_at(run, i);
+    tensor_memory *memory = tensor->memory;
+
+    if (tensor->need != GRADIENTS) {
+        return SONDE_OK;
+    }
+    memory->before = sonde__calloc(2 * (size_t)SAMPLE, sizeof *memory->before);
+    memory->fresh = memory->before != NULL ? memory->before + SAMPLE : NULL;
+    return memory->before != NULL ? SONDE_OK : sonde__fail_nomem(diag, "MissingZeroGrad");
+}
+
+static void destroy(sonde_rule_run *run)
+{
+    sonde__builtin_free_each(run, offsetof(tensor_memory, before));
+}
+
 static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
                     const sonde_observation *seen)
 {
@@ -215,7 +235,7 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     norms at = {0};
 
     const size_t count = sonde__builtin_sample_first(seen, SAMPLE, values);
-    if (count == 0) {
+    if (count == 0 || memory->before == NULL) {
         return;
     }
     for (size_t i = 0; i < count; i++) {
@@ -385,7 +405,9 @@ const sonde_rule sonde__builtin_missing_zero_grad = {
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
     .wants = wants,
+    .bind = bind,
     .observe = observe,
     .step = step,
     .finish = finish,
+    .destroy = destroy,
 };

@@ -36,6 +36,8 @@
  * w.exp_avg, w.exp_avg_sq, w.step, w.grad. Evidence: vital signs; raw values of small parameters.
  */
 #include "rules/builtin/builtin.h"
+#include "base/fail.h"
+#include "base/memory.h"
 
 #include "base/macros.h"
 
@@ -68,7 +70,7 @@ typedef struct tensor_memory {
     double beta1, beta2;            /* as solved at the last of these */
     int64_t before_step;            /* mode_step + 1 of these; 0: none */
     double change;                  /* rms(w - w') of this step; 0: not known */
-    float before[SMALL];            /* elements of a small parameter */
+    float *before;                  /* of a small parameter: its elements */
 } tensor_memory;
 
 /* What the small parameters of a step have in common. */
@@ -276,6 +278,23 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
                                                                       : need;
 }
 
+static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
+{
+    const sonde_rule_tensor *tensor = sonde__builtin_at(run, i);
+    tensor_memory *memory = tensor->memory;
+
+    if (tensor->need != SMALL_PARAMETERS) {
+        return SONDE_OK;
+    }
+    memory->before = sonde__calloc(SMALL, sizeof *memory->before);
+    return memory->before != NULL ? SONDE_OK : sonde__fail_nomem(diag, "OptimizerState");
+}
+
+static void destroy(sonde_rule_run *run)
+{
+    sonde__builtin_free_each(run, offsetof(tensor_memory, before));
+}
+
 static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
                     const sonde_observation *seen)
 {
@@ -284,7 +303,7 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     const size_t count = sonde__builtin_sample_first(seen, SMALL, values);
 
     (void)run;
-    if (count == 0) {
+    if (count == 0 || memory->before == NULL) {
         return;
     }
     for (size_t i = 0; i < count; i++) {
@@ -402,6 +421,8 @@ const sonde_rule sonde__builtin_optimizer_state = {
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
     .wants = wants,
+    .bind = bind,
     .observe = observe,
     .step = step,
+    .destroy = destroy,
 };

@@ -40,7 +40,7 @@ typedef struct gradient_spike {
 typedef struct gradient_spike_memory {
     sonde__builtin_recent recent;
     double largest;             /* so far, decaying */
-    double norm, limit, median; /* of the last gradient_spike; limit 0: there is none */
+    double norm, limit, median; /* of the last spike; limit 0: there is none */
     int64_t since;              /* observed steps after it */
     double over;                /* the limit that is exceeded at this step; 0: none */
 } gradient_spike_memory;
@@ -50,14 +50,14 @@ typedef struct gradient_spike_memory {
 #define ALONE 0.7       /* share of one element */
 #define FAR 1e3
 #define MOMENT 10.0
-/* A gradient_spike that is no chance: of one element, far above the limit, or one that lasts. */
+/* A spike that is no chance: of one element, far above the limit, or one that lasts. */
 SONDE__TERMS(sure_spike, NOTE, ERROR, ERROR, NOTE, NOTE, .event = true);
 enum { GRADIENTS = 0, STATES = 1, LOSSES = 2 };
 enum { AT_ONCE = 3, AFTER = 10 };
 enum {
-    GRADIENT_SPIKE_MANY = 8,
+    GRADIENT_SPIKE_MANY = 8, /* elements, for one to stand out */
     LASTING = 3
-}; /* GRADIENT_SPIKE_MANY: elements, for one to stand out */
+};
 
 static const sonde_rule_param gradient_spike_params[] = {
     SONDE__REAL(gradient_spike, factor, "100", 1, 1e300,
@@ -70,7 +70,7 @@ static const sonde_rule_need gradient_spike_needs[] = {
     {"optimiser values", SONDE_HOW_NORMS, true, SONDE__STATE, SONDE__AT_TIMES},
     {"losses", SONDE_HOW_VITALS, true, SONDE__LOSSES, SONDE__EACH_STEP}};
 
-/* The first two limits of the file header. */
+/* The first two limits above. */
 static double largest_usual(const sonde__builtin_recent *recent, double factor)
 {
     const double low = sonde__builtin_recent_quantile(recent, 0.25);
@@ -80,7 +80,7 @@ static double largest_usual(const sonde__builtin_recent *recent, double factor)
     return sonde__builtin_recent_median(recent) * fmax(factor, pow(spread, SPREAD));
 }
 
-/* Ends a gradient_spike. sure: it is no chance. */
+/* Ends a spike. sure: it is no chance. */
 static void gradient_spike_report(sonde_rule_run *run, const sonde_rule_tensor *t,
                                   bool sure)
 {
@@ -95,7 +95,7 @@ static void gradient_spike_report(sonde_rule_run *run, const sonde_rule_tensor *
     memory->limit = 0.0;
 }
 
-/* Judges the last gradient_spike by this step. */
+/* Judges the last spike by this step. */
 static void judge_last(sonde_rule_run *run, const sonde_rule_tensor *t)
 {
     gradient_spike_memory *memory = t->memory;
@@ -108,7 +108,7 @@ static void judge_last(sonde_rule_run *run, const sonde_rule_tensor *t)
     }
 }
 
-/* Begins a gradient_spike. */
+/* Begins a spike. */
 static void take_spike(sonde_rule_run *run, const sonde_rule_tensor *t)
 {
     gradient_spike_memory *memory = t->memory;
@@ -256,7 +256,7 @@ const sonde_rule sonde__builtin_gradient_spike = {
  *     0.3 a^2 < q - q' < 3 a^2   the others hardly change: the change of the whole tensor
  *                                is mostly that of one element.
  * One of few elements is a large part of its tensor, and a tensor that rested (m is 0)
- * may be a copy that is taken anew: below MANY, or at rest, a has to be above 16 a', and
+ * may be a copy that is taken anew: below UPDATE_SPIKE_MANY, or at rest, a has to be above 16 a', and
  * q - q' within a tenth of a^2.
  * Until HISTORY comparisons, and where k is above 1, a - a' has to be above 3 a' as well: at
  * first, the usual change of the largest element says little about that of the others, and
@@ -278,9 +278,9 @@ const sonde_rule sonde__builtin_gradient_spike = {
 
 enum {
     UPDATE_SPIKE_MANY = 32,
-    ELEMENTS = 8,
+    ELEMENTS = 8, /* smaller tensors are not judged */
     HISTORY = 32
-}; /* smaller tensors are not judged */
+};
 
 typedef struct update_spike {
     double factor;

@@ -34,7 +34,7 @@
  * times as long, and what is found at its end is a note if r is below `fast`. Such an
  * optimiser is known by the names of its state or, without any, by updates whose elements
  * are of nearly one size.
-  */
+ */
 
 #define STILL 0.85
 enum {
@@ -208,7 +208,7 @@ static void judge_fast(sonde_rule_run *run, double median)
  * Weight decay moves weights along -w', without any gradient. Where the rest of the updates
  * is below a tenth of them at the first 40 comparisons, only r of the rest is judged, and
  * the loss is not: gradients do nothing.
-  */
+ */
 
 #define SHARE 0.1
 #define LIMIT 8.0 /* times `slow` */
