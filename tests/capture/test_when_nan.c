@@ -167,6 +167,7 @@ static void test_signs_and_norms(void **state)
     save(hook, "norms", -1, watching("loss", 1000));
     run_bad(hook, &net, 3, 1, 3);
     assert_steps("fc1.weight", 'v', SONDE_MODE_TRAIN, "0 1 ");
+    assert_int_equal(hook->sink->rows, 2);
     finish(hook);
 }
 
