@@ -6,7 +6,7 @@
  *
  * The CNN of Fashion-MNIST, two replicas of 256 samples; eight linear layers of 512 in two
  * stages, 16 micro-batches of 64. Turns of one and of two threads alternate; a row is the
- * ratio of the fastest steps of each, and the median ratio of neighbouring turns.
+ * ratio of the fastest steps of each, and the median ratio of neighboring turns.
  */
 #include "support.h"
 
@@ -162,7 +162,7 @@ static sonde_nn_model *make_layers(void)
     x = sonde_nn_linear(model, "out", x,
                         SONDE_OPTIONS(sonde_nn_linear, .out_features = CLASSES));
     sonde_nn_loss(model, sonde_nn_cross_entropy(model, "loss", x, target, NULL));
-    sonde_nn_model_initialise(model, 1);
+    sonde_nn_model_initialize(model, 1);
     return model;
 }
 

@@ -9,7 +9,7 @@
  * Two sessions of one process take turns in short slices, in the order A B B A, so that
  * other programs and the clock of the processor affect both. A slice ends when the
  * recorder has written what the slice recorded, and the segments that are closed are
- * removed: at most a few hundred MB lie in FOLDER at a time. A pair is two neighbouring slices, and 16
+ * removed: at most a few hundred MB lie in FOLDER at a time. A pair is two neighboring slices, and 16
  * pairs, or fewer of a large network, are a round. Each round has new sessions, made in another order and at other
  * addresses: where a network lies in memory makes a difference of some percent. Rows are
  * medians over the rounds of the medians over their pairs, in processor seconds:

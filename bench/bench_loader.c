@@ -3,7 +3,7 @@
  *
  *     bench_loader [batch] [epochs]
  *
- * 60,000 samples of 28 x 28 uint8 with labels, shuffled, to_float and normalise, as
+ * 60,000 samples of 28 x 28 uint8 with labels, shuffled, to_float and normalize, as
  * float32 batches. The limit is a memcpy of the output bytes, from a buffer of one batch
  * to a ring as large as the loader's, on one thread. Rows:
  *
@@ -88,7 +88,7 @@ static double run(const sonde_nn_dataset *set, int64_t batch, int workers, int e
     const float half = 0.5f;
     const sonde_nn_transform list[] = {
         {.kind = SONDE_NN_TO_FLOAT},
-        {.kind = SONDE_NN_NORMALISE, .channels = 1, .mean = {half}, .std = {half}}};
+        {.kind = SONDE_NN_NORMALIZE, .channels = 1, .mean = {half}, .std = {half}}};
     const sonde_nn_loader_options options = {.size = sizeof options,
                                              .batch = batch,
                                              .shuffle = true,

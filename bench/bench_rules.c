@@ -137,13 +137,14 @@ static double engine_seconds(const sonde_catalogue *catalogue)
         values[step % 64] += 0.001F;
         sonde_vitals_of(&view, &vitals);
         for (uint32_t id = 0; id < sonde_catalogue_count(catalogue); id++) {
-            const sonde_observation seen = {.id = id,
-                                            .info = sonde_catalogue_info(catalogue, id),
-                                            .at = at,
-                                            .vitals = &vitals};
+            const sonde_observation observation = {
+                .id = id,
+                .info = sonde_catalogue_info(catalogue, id),
+                .at = at,
+                .vitals = &vitals};
 
             if (sonde_rules_wants(rules, id) & SONDE_HOW_VITALS) {
-                sonde_rules_put(rules, &seen);
+                sonde_rules_put(rules, &observation);
             }
         }
         sonde_rules_end_step(rules, &at);

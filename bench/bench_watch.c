@@ -39,9 +39,9 @@ typedef struct counter {
     double sum;
 } counter;
 
-static void count(sonde_sink *sink, const sonde_observation *seen)
+static void count(sonde_sink *sink, const sonde_observation *observation)
 {
-    ((counter *)sink)->sum += seen->vitals->mean;
+    ((counter *)sink)->sum += observation->vitals->mean;
 }
 
 /* Every second slot is a weight, the others are their gradients. */

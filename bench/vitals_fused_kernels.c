@@ -1,7 +1,7 @@
 /*
  * vitals_fused_kernels.h - the loops of vitals_fused.h; the includer defines
  * ISA(fused). The update is written for 16 lanes and left to the compiler to
- * vectorise.
+ * vectorize.
  */
 #include "base/isa.h"
 #include "base/macros.h"

@@ -23,7 +23,7 @@ static void finish(const faults_plan *plan, sonde_rules **rules)
     *rules = training.rules;
 }
 
-/* All networks with all optimisers, at learning rates from careful to bold. */
+/* All networks with all optimizers, at learning rates from careful to bold. */
 static void ordinary(int variant, uint64_t seed, const char *record, sonde_rules **rules)
 {
     const faults_net net = (faults_net)(variant % 3);

@@ -35,7 +35,7 @@ int64_t faults_sample(faults_data_kind kind)
     return kind == DATA_IMAGES ? PIXELS : FEATURES;
 }
 
-/* A grey image of 28 x 28 at half the size, -1 ... 1. */
+/* A gray image of 28 x 28 at half the size, -1 ... 1. */
 static void halve(const uint8_t *pixels, float *out)
 {
     for (int i = 0; i < PIXELS; i++) {

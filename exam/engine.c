@@ -165,7 +165,7 @@ static void build(faults_training *training)
     sonde_nn_output(b.model, x);
     sonde_nn_loss(b.model, add_loss(&b, x));
     bench_check(sonde_nn_model_status(b.model, &diag), &diag);
-    sonde_nn_model_initialise(b.model, plan->seed);
+    sonde_nn_model_initialize(b.model, plan->seed);
 }
 
 /* --- training --------------------------------------------------------------------- */

@@ -27,7 +27,7 @@ static float *find_values(const faults_training *training, const char *name,
     return view.data;
 }
 
-/* --- initialisation --------------------------------------------------------------- */
+/* --- initialization --------------------------------------------------------------- */
 
 static bool is_weight(const char *name)
 {

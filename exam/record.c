@@ -221,7 +221,7 @@ static long count_bytes(const char *path)
     return findings_bytes;
 }
 
-size_t faults_record_compare(const char *path, sonde_rules *found)
+size_t faults_record_compare(const char *path, sonde_rules *rules)
 {
     const long kept = count_bytes(path);
     sonde_rules *again = faults_default_rules();
@@ -231,7 +231,7 @@ size_t faults_record_compare(const char *path, sonde_rules *found)
     (void)pthread_join(live.thread, NULL);
     bench_check(sonde_rules_write_to(again, path, &diag), &diag);
     judge(path, again, false);
-    apart = missing(found, again, "in process") + missing(again, found, "offline") +
+    apart = missing(rules, again, "in process") + missing(again, rules, "offline") +
             missing(live.rules, again, "live") + missing(again, live.rules, "not live");
     if (count_bytes(path) != kept) {
         apart++;

@@ -21,7 +21,7 @@ sonde_recorder *faults_record(const char *path, const sonde_catalogue *catalogue
 void faults_record_end(sonde_recorder *recorder); /* NULL is fine */
 /* Judges what lies in path anew, and compares: how many findings of the process, of
  * those who followed and of this have no twin in the others. */
-size_t faults_record_compare(const char *path, sonde_rules *found);
+size_t faults_record_compare(const char *path, sonde_rules *rules);
 /* The rules after they judged what lies in path. */
 sonde_rules *faults_record_judge(const char *path);
 void faults_record_remove(const char *path);

@@ -170,11 +170,11 @@ typedef struct bounds {
 static bounds wilson(int k, int n)
 {
     const double z = 1.959964, p = n > 0 ? (double)k / n : 0.0, m = n > 0 ? n : 1;
-    const double centre = p + z * z / (2 * m), below = 1 + z * z / m;
+    const double center = p + z * z / (2 * m), below = 1 + z * z / m;
     const double spread = z * sqrt(p * (1 - p) / m + z * z / (4 * m * m));
 
-    return (bounds){100 * fmax(0.0, (centre - spread) / below),
-                    100 * fmin(1.0, (centre + spread) / below)};
+    return (bounds){100 * fmax(0.0, (center - spread) / below),
+                    100 * fmin(1.0, (center + spread) / below)};
 }
 
 static int print_line(bool markdown, const char *a, const char *b, const char *c,

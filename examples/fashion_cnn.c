@@ -52,7 +52,7 @@ static sonde_nn_model *build_model(void)
     sonde_nn_output(model, x);
     sonde_nn_loss(model, sonde_nn_nll_loss(model, "loss", x, labels));
     TRY(sonde_nn_model_status(model, &diag));
-    sonde_nn_model_initialise(model, SEED);
+    sonde_nn_model_initialize(model, SEED);
     return model;
 }
 
@@ -60,7 +60,7 @@ static sonde_nn_loader *load(const sonde_nn_dataset *set, int64_t batch, bool sh
 {
     const sonde_nn_transform transforms[] = {
         {.kind = SONDE_NN_TO_FLOAT},
-        {.kind = SONDE_NN_NORMALISE, .channels = 1, .mean = {half}, .std = {half}}};
+        {.kind = SONDE_NN_NORMALIZE, .channels = 1, .mean = {half}, .std = {half}}};
     sonde_nn_loader *loader = NULL;
 
     TRY(sonde_nn_loader_create(
@@ -133,15 +133,15 @@ static void train(sonde_nn_model *model, const sonde_nn_dataset *training,
     sonde_nn_loader_destroy(test_loader);
 }
 
-/* The image becomes like those of the data set: 28x28, grey, on black. */
+/* The image becomes like those of the data set: 28x28, gray, on black. */
 static void predict(const char *path)
 {
     const sonde_nn_transform transforms[] = {
         {.kind = SONDE_NN_RESIZE, .height = 28, .width = 28, .filter = SONDE_NN_BICUBIC},
-        {.kind = SONDE_NN_GREYSCALE},
+        {.kind = SONDE_NN_GRAYSCALE},
         {.kind = SONDE_NN_INVERT_IF_LIGHT, .threshold = 200},
         {.kind = SONDE_NN_TO_FLOAT},
-        {.kind = SONDE_NN_NORMALISE, .channels = 1, .mean = {half}, .std = {half}}};
+        {.kind = SONDE_NN_NORMALIZE, .channels = 1, .mean = {half}, .std = {half}}};
     sonde_nn_model *model = build_model();
     sonde_nn_dataset *image = NULL;
     sonde_nn_loader *loader = NULL;

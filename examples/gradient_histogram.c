@@ -45,7 +45,7 @@ static sonde_nn_model *build_model(void)
     sonde_nn_output(model, x);
     sonde_nn_loss(model, sonde_nn_nll_loss(model, "loss", x, labels));
     TRY(sonde_nn_model_status(model, &diag));
-    sonde_nn_model_initialise(model, SEED);
+    sonde_nn_model_initialize(model, SEED);
     return model;
 }
 
@@ -112,7 +112,7 @@ int main(int argc, char **argv)
     const float half = 0.5F;
     const sonde_nn_transform transforms[] = {
         {.kind = SONDE_NN_TO_FLOAT},
-        {.kind = SONDE_NN_NORMALISE, .channels = 1, .mean = {half}, .std = {half}}};
+        {.kind = SONDE_NN_NORMALIZE, .channels = 1, .mean = {half}, .std = {half}}};
     const sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(0.01F, 0.0F);
     sonde_nn_dataset *set = NULL;
     sonde_nn_loader *loader = NULL;

@@ -1,6 +1,6 @@
 /*
  * tensor_inspection.c - gradients and activations of a small network on MNIST, read from
- * outfeed queues and summarised at the end of every epoch.
+ * outfeed queues and summarized at the end of every epoch.
  *
  *     tensor_inspection [--model-type Sequential|Model] [--no-pipelining]
  *                       [--use-gradient-accumulation] [--outfeed-pre-accumulated-gradients]
@@ -200,9 +200,9 @@ static sonde_nn_value build_functional(sonde_nn_model *model, sonde_nn_value x,
 
 /* As Keras begins: weights uniform within sqrt(6 / (fan in + fan out)) (Glorot and Bengio
  * 2010), biases 0. The model draws its weights (out, in) within 1 / sqrt(fan in). */
-static void initialise(sonde_nn_model *model)
+static void initialize(sonde_nn_model *model)
 {
-    sonde_nn_model_initialise(model, SEED);
+    sonde_nn_model_initialize(model, SEED);
     for (size_t p = 0; p < sonde_nn_model_get_info(model).parameter_count; p++) {
         const sonde_view view = sonde_nn_parameter(model, p).view;
         const double in = (double)view.shape[view.rank - 1], out = (double)view.shape[0];
@@ -230,7 +230,7 @@ static sonde_nn_model *build_model(const arguments *a)
     sonde_nn_output(model, sonde_nn_softmax(model, "Dense_10_acts", x, 1));
     sonde_nn_loss(model, sonde_nn_cross_entropy(model, "loss", x, labels, NULL));
     TRY(sonde_nn_model_status(model, &diag));
-    initialise(model);
+    initialize(model);
     return model;
 }
 

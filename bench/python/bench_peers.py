@@ -4,7 +4,7 @@
 
 Every tool looks at every step, as its documentation shows it. Each has an equal model of its own
 that trains in turns of a few steps with one that nothing watches; the time is the processor time
-of the process, the median of the differences of neighbouring turns, as a share of the bare step.
+of the process, the median of the differences of neighboring turns, as a share of the bare step.
 A tool that is not installed, or that fails on a network, is named in one line and left out.
 smdebug 1.0.34 needs NumPy 1 and protobuf 3; the others run with the newest.
 

@@ -6,7 +6,7 @@ against the same program on Sonde, in turns.
 PYTHON is an interpreter with smdebug 1.0.34 and torch. Each round runs, in a process of its own,
 the network of the Fashion-MNIST example (batch 16) without a hook and with it, in turns of ten
 steps, for both; the time is the wall clock of a step, the median of the differences of
-neighbouring turns. After each run every step, tensor and value is read back. Prints
+neighboring turns. After each run every step, tensor and value is read back. Prints
 `name, milliseconds` lines and the ratio of what the two add.
 """
 

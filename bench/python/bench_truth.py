@@ -105,7 +105,7 @@ def module_of(tensor):
 
 
 # Faults of what a program feeds its model, which a watch calls input, input/1, input_ids ...
-OF_INPUTS = ("nan-in-input", "same-batch-again", "not-normalised")
+OF_INPUTS = ("nan-in-input", "same-batch-again", "not-normalized")
 
 
 def is_right(result, finding):

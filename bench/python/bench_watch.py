@@ -4,7 +4,7 @@
 
 Two equal models train in turns of a few steps each, one of them watched, recorded and judged;
 the time is the processor time of the training thread (with several torch threads: the wall
-clock), the median of the differences of neighbouring turns. Where a step is slow, a turn is
+clock), the median of the differences of neighboring turns. Where a step is slow, a turn is
 one step and the mean is taken, over the steps 51 to 100: a look in fifty and one in a hundred
 are among them. Prints `name, share` lines. A model is named by the beginning of its name.
 ResNet-18 takes some ten minutes on one thread.

@@ -5,11 +5,11 @@ from torch import nn
 
 
 def blobs(classes=4, size=10, count=1200, spread=1.0):
-    """Points about the centres of classes: (count, size), (count)."""
+    """Points about the centers of classes: (count, size), (count)."""
     draw = torch.Generator().manual_seed(0)
-    centres = 2.0 * torch.randn(classes, size, generator=draw)
+    centers = 2.0 * torch.randn(classes, size, generator=draw)
     y = torch.arange(count) % classes
-    return centres[y] + spread * torch.randn(count, size, generator=draw), y
+    return centers[y] + spread * torch.randn(count, size, generator=draw), y
 
 
 def curve(size=8, count=1200, noise=0.1):

@@ -177,7 +177,7 @@ def averaged(s):
 
 @program("evolution", "")
 def evolution(s):
-    """Gradients from losses of 16 neighbours: there is no backward pass."""
+    """Gradients from losses of 16 neighbors: there is no backward pass."""
     x, y = blobs(classes=3, spread=1.0)
     net = layers(10, 8, 3).requires_grad_(False)
     optimizer = torch.optim.SGD(net.parameters(), s.rate(0.2), momentum=0.9)

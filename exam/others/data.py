@@ -7,7 +7,7 @@ import numpy as np
 
 
 def digits(channels=1, size=8):
-    """1,797 scanned digits of scikit-learn, centred, (n, channels, size, size)."""
+    """1,797 scanned digits of scikit-learn, centered, (n, channels, size, size)."""
     import torch
     from sklearn.datasets import load_digits
     x, y = load_digits(return_X_y=True)

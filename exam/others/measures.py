@@ -257,7 +257,7 @@ def points(s):
 
 @program("pyg-gcn-karate", "torch_geometric.nn torch_geometric.datasets", "single modes")
 def karate(s):
-    """Four clubs in one graph, four labelled nodes, all of it at each step."""
+    """Four clubs in one graph, four labeled nodes, all of it at each step."""
     import torch
     from torch_geometric.datasets import KarateClub
     from torch_geometric.nn.models import GCN

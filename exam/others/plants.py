@@ -244,8 +244,8 @@ class NanInput:
         return x, y
 
 
-@plant("not-normalised", ("InputRange",), "inputs batches", where=("input", "input/*"))
-class NotNormalised:
+@plant("not-normalized", ("InputRange",), "inputs batches", where=("input", "input/*"))
+class NotNormalized:
     def batch(self, step, x, y):
         return 60.0 * x + 100.0, y
 

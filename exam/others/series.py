@@ -135,7 +135,7 @@ def bitlinear(s):
 
 @program("loralib", "loralib sklearn.datasets", "single targets inputs batches classes logits relu")
 def loralib(s):
-    """Learns digits, then digits of the other colour by low ranks and biases alone."""
+    """Learns digits, then digits of the other color by low ranks and biases alone."""
     import loralib as lora
     import torch
     from torch import nn

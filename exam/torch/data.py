@@ -13,16 +13,16 @@ from loop import Program
 
 
 class Classes(Program):
-    """Vectors around the centres of classes."""
+    """Vectors around the centers of classes."""
 
     labels, classes, width, noise = "classes", 6, 16, 1.0
 
     def data(self):
-        self.centres = 1.5 * self.randn(self.classes, self.width)
+        self.centers = 1.5 * self.randn(self.classes, self.width)
 
     def batch(self, step, train=True):
         y = self.randint(self.classes, self.batch_size)
-        return {"input": self.centres[y] + self.noise * self.randn(len(y), self.width),
+        return {"input": self.centers[y] + self.noise * self.randn(len(y), self.width),
                 "labels": y}
 
 

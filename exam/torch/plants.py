@@ -400,8 +400,8 @@ class Broadcast(Plant):
         return {**batch, "targets": batch["targets"][:, 0]}
 
 
-@plant("not-normalised", ("InputRange",))
-class NotNormalised(Plant):
+@plant("not-normalized", ("InputRange",))
+class NotNormalized(Plant):
     fits = classmethod(lambda cls, f: f.__name__ in (
         "MlpClassifier", "TanhClassifier", "ConvNet", "ResidualNet", "Regression", "Autoencoder",
         "Gru", "Restarts", "DropoutClassifier", "Segmenter", "WarmUp", "VisionTransformer",

@@ -225,14 +225,14 @@ class LowRank(Classes):
             learner.zero_grad()
             F.cross_entropy(self.model(made["input"]), made["labels"]).backward()
             learner.step()
-        self.centres = self.centres + 3.0 * self.randn(self.classes, self.width)
+        self.centers = self.centers + 3.0 * self.randn(self.classes, self.width)
         self.model = Named(fc1=Adapter(fc1, 3), relu1=nn.ReLU(), fc2=Adapter(fc2, 3),
                            relu2=nn.ReLU(), fc3=Adapter(fc3, 3))
         for p in self.model.parameters():
             p.grad = None
 
 
-# --- regularisation and schedules ----------------------------------------------------------------
+# --- regularization and schedules ----------------------------------------------------------------
 
 
 class DropPath(nn.Module):

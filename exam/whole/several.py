@@ -20,9 +20,9 @@ def mlp(*sizes, activation=nn.ReLU):
 
 def blobs(classes=4, size=12, count=1600):
     draw = generator(0)
-    centres = 1.5 * torch.randn(classes, size, generator=draw)
+    centers = 1.5 * torch.randn(classes, size, generator=draw)
     y = torch.arange(count) % classes
-    return centres[y] + torch.randn(count, size, generator=draw), y
+    return centers[y] + torch.randn(count, size, generator=draw), y
 
 
 def moons(count):

@@ -26,7 +26,7 @@ def picture(size=16, channels=3):
 
 
 class Automaton(nn.Module):
-    """A neural cellular automaton: cells see their neighbours and change, half of them at a time."""
+    """A neural cellular automaton: cells see their neighbors and change, half of them at a time."""
 
     def __init__(self, channels=8):
         super().__init__()
@@ -93,19 +93,19 @@ def sine_picture(s):
 
 
 class Splats(nn.Module):
-    """A picture of soft coloured spots, whose places, sizes and colours are learnt."""
+    """A picture of soft colored spots, whose places, sizes and colors are learnt."""
 
     def __init__(self, count=40):
         super().__init__()
-        self.centres = nn.Parameter(2 * torch.rand(count, 2) - 1)
+        self.centers = nn.Parameter(2 * torch.rand(count, 2) - 1)
         self.sizes = nn.Parameter(torch.full((count, 2), -1.5))
-        self.colours = nn.Parameter(torch.zeros(count, 3))
+        self.colors = nn.Parameter(torch.zeros(count, 3))
         self.opacity = nn.Parameter(torch.full((count,), -1.0))
 
     def forward(self, where):
-        d = (where[:, None] - self.centres) / self.sizes.exp()
+        d = (where[:, None] - self.centers) / self.sizes.exp()
         share = torch.exp(-0.5 * (d ** 2).sum(-1)) * self.opacity.sigmoid()
-        return share @ self.colours.sigmoid()
+        return share @ self.colors.sigmoid()
 
 
 @program("gaussian-splats", "", "single layers")
@@ -115,8 +115,8 @@ def gaussian_splats(s):
     model = Splats()
     rate = s.rate(1.0)
     optimizer = torch.optim.Adam([
-        {"params": [model.centres], "lr": 1e-2 * rate}, {"params": [model.sizes], "lr": 2e-2 * rate},
-        {"params": [model.colours, model.opacity], "lr": 5e-2 * rate}], eps=1e-15)
+        {"params": [model.centers], "lr": 1e-2 * rate}, {"params": [model.sizes], "lr": 2e-2 * rate},
+        {"params": [model.colors, model.opacity], "lr": 5e-2 * rate}], eps=1e-15)
     s.attach(model, optimizer)
     for step in range(240):
         rows = torch.randperm(len(where))[:s.batch(256)]
@@ -126,7 +126,7 @@ def gaussian_splats(s):
         if step in (80, 140):  # spots that nobody sees begin anew elsewhere
             with torch.no_grad():
                 faint = model.opacity < -2.5
-                model.centres[faint] = 2 * torch.rand(int(faint.sum()), 2) - 1
+                model.centers[faint] = 2 * torch.rand(int(faint.sum()), 2) - 1
                 model.opacity[faint] = -1.0
 
 

@@ -57,12 +57,12 @@ def create_hook(kind, out_dir, module, steps):
 
 
 def batches(count, size, seed):
-    """Batches of points around four centres."""
+    """Batches of points around four centers."""
     generator = torch.Generator().manual_seed(seed)
-    centres = torch.randn(4, 20, generator=generator)
+    centers = torch.randn(4, 20, generator=generator)
     for _ in range(count):
         classes = torch.randint(4, (size,), generator=generator)
-        yield centres[classes] + torch.randn(size, 20, generator=generator), classes
+        yield centers[classes] + torch.randn(size, 20, generator=generator), classes
 
 
 def train(model, hook, rate, momentum, options):

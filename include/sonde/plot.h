@@ -15,7 +15,7 @@
  * text that is too long is wrapped, made smaller or shortened with an ellipsis, so texts
  * never overlap and are never cut off.
  *
- * NaN is never hidden: NaN pixels are magenta, a colour in no map; NaN and infinite
+ * NaN is never hidden: NaN pixels are magenta, a color in no map; NaN and infinite
  * points of a curve are marked at the edge; both are counted below the picture.
  *
  * Files: a picture is written to a temporary file and renamed, so it appears whole or not
@@ -57,13 +57,13 @@ typedef struct sonde_plot_page {
     double scale;      /* 0.5 ... 8: pixels per unit of PNG, magnification of SVG; 0: 1 */
 } sonde_plot_page;
 
-/* Colour maps, from the lowest value to the highest. */
-typedef enum sonde_colours {
-    SONDE_COLOURS_VIRIDIS =
-        0,                  /* dark blue, green, yellow; as matplotlib's, within 2/255 */
-    SONDE_COLOURS_GREY = 1, /* black to white */
-    SONDE_COLOURS_BLUES = 2 /* white to dark blue: for counts, 0 being white */
-} sonde_colours;
+/* Color maps, from the lowest value to the highest. */
+typedef enum sonde_colors {
+    SONDE_COLORS_VIRIDIS =
+        0,                 /* dark blue, green, yellow; as matplotlib's, within 2/255 */
+    SONDE_COLORS_GRAY = 1, /* black to white */
+    SONDE_COLORS_BLUES = 2 /* white to dark blue: for counts, 0 being white */
+} sonde_colors;
 
 /* --- images ------------------------------------------------------------------------- */
 
@@ -71,16 +71,16 @@ typedef enum sonde_colours {
  * Sample images in a grid, each under its label.
  *
  * images is (N, H, W), (N, C, H, W) or (N, H, W, C), any dtype, C being 1 or 3; the
- * second axis is tried as C first. The colours span, for three channels, 0 ... 255 if
+ * second axis is tried as C first. The colors span, for three channels, 0 ... 255 if
  * uint8 and 0 ... 1 if floats within it; otherwise the least to the greatest finite value
- * of all images. One channel is drawn with a colour map; three are red, green and blue.
+ * of all images. One channel is drawn with a color map; three are red, green and blue.
  */
 typedef struct sonde_images_plot {
     sonde_plot_page page;
     sonde_view images;
     const char *const *labels; /* (N), each may be NULL; NULL: no labels */
     int columns;               /* 0: 5, or as many as there are images */
-    sonde_colours colours;
+    sonde_colors colors;
 } sonde_images_plot;
 
 /* SONDE_ESHAPE: no images. */
@@ -92,7 +92,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_plot_images(const char *path,
 typedef struct sonde_plot_panel {
     const char *title; /* NULL: none */
     sonde_view image;
-    sonde_colours colours;
+    sonde_colors colors;
 } sonde_plot_panel;
 
 /* Images side by side with their sizes in pixels, such as one before and after its
@@ -119,7 +119,7 @@ typedef struct sonde_confusion_plot {
     sonde_plot_page page;
     sonde_view counts;
     const char *const *classes; /* (K); NULL: 0, 1, 2 ... */
-    sonde_colours colours;
+    sonde_colors colors;
 } sonde_confusion_plot;
 
 SONDE_API SONDE_CHECKED sonde_err sonde_plot_confusion(const char *path,
@@ -131,7 +131,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_plot_confusion(const char *path,
 /*
  * Bars between the histogram's edges. sonde_histogram_log2 counts zeros in the first
  * bin, two below the smallest log2|x|; zeros is their number. They are drawn on top of
- * that bar in a second colour, and a legend shows their share. SONDE_EINVAL: no bins,
+ * that bar in a second color, and a legend shows their share. SONDE_EINVAL: no bins,
  * edges not finite or not in order, all bins empty, more zeros than the first bin holds.
  */
 typedef struct sonde_histogram_plot {
@@ -184,8 +184,8 @@ SONDE_API SONDE_CHECKED sonde_err sonde_plot_curves(const char *path,
 /* --- heat map over steps ------------------------------------------------------------ */
 
 /*
- * How a distribution changes: one column per step; a colour is the share of that step's
- * values in the row at that height. A column reaches half-way to its neighbours; columns
+ * How a distribution changes: one column per step; a color is the share of that step's
+ * values in the row at that height. A column reaches half-way to its neighbors; columns
  * closer than a pixel are averaged. A step without values stays white.
  *
  * SONDE_EINVAL: no steps, steps not ascending, no rows or more than 4096, low and high not
@@ -200,7 +200,7 @@ typedef struct sonde_heatmap_plot {
     const char *x_label; /* NULL: "Step" */
     const char *y_label; /* NULL: none */
     bool median;         /* a line through the medians */
-    sonde_colours colours;
+    sonde_colors colors;
 } sonde_heatmap_plot;
 
 SONDE_API SONDE_CHECKED sonde_err sonde_plot_heatmap(const char *path,

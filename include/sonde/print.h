@@ -11,7 +11,7 @@
  *
  * Numbers are aligned to the right of a common width. A row that would run over
  * max_line_width continues on the next line, after a separator, indented two columns
- * more than the row. A tensor of more than summarise_threshold elements shows edge_items
+ * more than the row. A tensor of more than summarize_threshold elements shows edge_items
  * at either end of every dimension that is longer than both, and "..." between.
  *
  * Floating numbers. fixed: as many decimals as give the largest magnitude `digits`
@@ -55,7 +55,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_float_format_parse(const char *text,
 
 typedef struct sonde_print_options {
     size_t size;                 /* sizeof(sonde_print_options) */
-    int64_t summarise_threshold; /* elements; 0: never summarise */
+    int64_t summarize_threshold; /* elements; 0: never summarize */
     int edge_items;              /* 0 or more */
     int max_line_width;          /* columns; 0: never wrap */
     int digits;                  /* 0 to 17 */

@@ -77,7 +77,7 @@ typedef struct sonde_rule_need {
     bool optional;    /* the rule works without it */
     unsigned roles;   /* bit r: it is of tensors of role r; 0: of any role */
     /* How seldom the rule may look: at the first steps of a mode, then at steps at most
-     * `every` apart, and in rows of neighbouring steps, if it compares a value with the
+     * `every` apart, and in rows of neighboring steps, if it compares a value with the
      * one before. Zeroed: SONDE_RULE_LOOKS. In the training process a tensor is observed
      * as often as its rules need together, and raw values, sketches and hashes are passed
      * to a rule only at the steps of its own. */

@@ -249,7 +249,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_rules_default_looks(
  * if `every` is 0. Else vital signs come at the first 50 steps of a mode and at each step
  * that `every` divides, and raw values, for rules that need them, at each step that
  * raw_every divides (0: ten times `every`), or with vital signs for rules that compare
- * neighbouring steps. Vital signs come as well at a step whose loss is not finite
+ * neighboring steps. Vital signs come as well at a step whose loss is not finite
  * (sonde_tap.when_bad). Rules are evaluated when a step ends, before the next begins. A
  * recorded run gives the same findings if the same values were recorded.
  *

@@ -90,7 +90,7 @@ PyObject *sonde__python_sketch(const sonde_sketch *sketch);
 
 /* --- printing ----------------------------------------------------------------------- */
 
-/* Reads (summarise_threshold, edge_items, max_line_width, digits, float_format, separator,
+/* Reads (summarize_threshold, edge_items, max_line_width, digits, float_format, separator,
  * open_bracket, close_bracket). False: an exception is set. */
 bool sonde__python_read_layout(PyObject *layout, sonde_print_options *options);
 

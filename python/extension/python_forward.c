@@ -52,7 +52,7 @@ static long declare(sonde__python_watch *self, const char *method, size_t index,
 static bool see_gradient(sonde__python_watch *self, size_t index, size_t number,
                          PyObject *gradient)
 {
-    sonde__python_shown *seen = NULL;
+    sonde__python_shown *shown = NULL;
     PyObject *held = NULL;
     sonde_view view;
     int found = 0;
@@ -61,30 +61,30 @@ static bool see_gradient(sonde__python_watch *self, size_t index, size_t number,
         number >= self->modules[index].capacity[SONDE__PYTHON_OUTPUT]) {
         return true;
     }
-    seen = &self->modules[index].tensors[SONDE__PYTHON_OUTPUT][number];
-    if (!seen->gradient_known) {
+    shown = &self->modules[index].tensors[SONDE__PYTHON_OUTPUT][number];
+    if (!shown->gradient_known) {
         long slot = -1;
 
-        seen->gradient_known = true; /* not declared again if that fails */
-        seen->gradient_slot = SONDE__PYTHON_NO_SLOT;
+        shown->gradient_known = true; /* not declared again if that fails */
+        shown->gradient_slot = SONDE__PYTHON_NO_SLOT;
         slot = declare(self, "declare_gradient", index, number, gradient);
         if (PyErr_Occurred() != NULL) {
             return false;
         }
-        seen = &self->modules[index].tensors[SONDE__PYTHON_OUTPUT][number];
-        seen->gradient_slot = slot >= 0 ? (uint32_t)slot : SONDE__PYTHON_NO_SLOT;
+        shown = &self->modules[index].tensors[SONDE__PYTHON_OUTPUT][number];
+        shown->gradient_slot = slot >= 0 ? (uint32_t)slot : SONDE__PYTHON_NO_SLOT;
     }
-    if (!sonde__python_is_due(self, seen->gradient_slot)) {
+    if (!sonde__python_is_due(self, shown->gradient_slot)) {
         return true;
     }
     found =
-        sonde__python_put_off(self, seen->gradient_slot, gradient, SONDE__PYTHON_ALONE);
+        sonde__python_put_off(self, shown->gradient_slot, gradient, SONDE__PYTHON_ALONE);
     if (found != 0) {
         return found > 0;
     }
     found = sonde__python_view_of(self, gradient, &view, &held);
     if (found == 1) {
-        sonde__python_show(self, seen->gradient_slot, &view);
+        sonde__python_show(self, shown->gradient_slot, &view);
         Py_DECREF(held);
     }
     return found >= 0;
@@ -111,29 +111,29 @@ static bool hook_gradient(sonde__python_watch *self, size_t index, size_t number
                           PyObject *tensor)
 {
     static PyObject *function_name, *place_name, *register_name;
-    sonde__python_shown *seen = find_tensor(self, index, SONDE__PYTHON_OUTPUT, number);
+    sonde__python_shown *shown = find_tensor(self, index, SONDE__PYTHON_OUTPUT, number);
     PyObject *function = NULL, *place = NULL, *add = NULL, *handle = NULL;
     bool good = false;
 
-    if (seen == NULL ||
-        (seen->gradient_known && !sonde__python_is_due(self, seen->gradient_slot))) {
-        return seen != NULL;
+    if (shown == NULL ||
+        (shown->gradient_known && !sonde__python_is_due(self, shown->gradient_slot))) {
+        return shown != NULL;
     }
     function = sonde__python_attribute(tensor, &function_name, "grad_fn");
     if (function == NULL || function == Py_None) {
         Py_XDECREF(function);
         return function != NULL;
     }
-    if (seen->hook == NULL) {
-        seen->hook = sonde__python_new_hook(self, on_gradient, &seen->called);
+    if (shown->hook == NULL) {
+        shown->hook = sonde__python_new_hook(self, on_gradient, &shown->called);
     }
     place = sonde__python_attribute(tensor, &place_name, "output_nr");
     add = sonde__python_attribute(function, &register_name, "register_prehook");
-    if (seen->hook != NULL && place != NULL && add != NULL) {
-        seen->called->module = index;
-        seen->called->number = number;
-        seen->called->place = PyLong_AsSsize_t(place);
-        handle = PyObject_CallFunctionObjArgs(add, seen->hook, NULL);
+    if (shown->hook != NULL && place != NULL && add != NULL) {
+        shown->called->module = index;
+        shown->called->number = number;
+        shown->called->place = PyLong_AsSsize_t(place);
+        handle = PyObject_CallFunctionObjArgs(add, shown->hook, NULL);
         good = handle != NULL;
     }
     Py_XDECREF(handle);
@@ -191,27 +191,27 @@ static const char *const declares[SONDE__PYTHON_WAYS] = {
 static bool show(sonde__python_watch *self, size_t index, sonde__python_way way,
                  size_t number, PyObject *tensor)
 {
-    sonde__python_shown *seen = find_tensor(self, index, way, number);
+    sonde__python_shown *shown = find_tensor(self, index, way, number);
     PyObject *held = NULL;
     sonde_view view;
     int found = 0;
 
-    if (seen == NULL) {
+    if (shown == NULL) {
         return false;
     }
-    if (!seen->known) {
+    if (!shown->known) {
         long slot = -1;
 
-        seen->known = true; /* not declared again if that fails */
-        seen->slot = SONDE__PYTHON_NO_SLOT;
+        shown->known = true; /* not declared again if that fails */
+        shown->slot = SONDE__PYTHON_NO_SLOT;
         slot = declare(self, declares[way], index, number, tensor);
         if (PyErr_Occurred() != NULL) {
             return sonde__python_count_fault(self);
         }
-        seen = find_tensor(self, index, way, number);
-        seen->slot = slot >= 0 ? (uint32_t)slot : SONDE__PYTHON_NO_SLOT;
+        shown = find_tensor(self, index, way, number);
+        shown->slot = slot >= 0 ? (uint32_t)slot : SONDE__PYTHON_NO_SLOT;
     }
-    if (!sonde__python_is_due(self, seen->slot)) {
+    if (!sonde__python_is_due(self, shown->slot)) {
         sonde__python_forget_signed(self); /* it may be freed before the pass ends */
         if (way == SONDE__PYTHON_INTEGERS) {
             return true;
@@ -220,16 +220,16 @@ static bool show(sonde__python_watch *self, size_t index, sonde__python_way way,
         keep(&self->last_checked, tensor);
         return true;
     }
-    found = sonde__python_put_off(self, seen->slot, tensor, SONDE__PYTHON_ALONE);
+    found = sonde__python_put_off(self, shown->slot, tensor, SONDE__PYTHON_ALONE);
     if (found != 0) {
         return found > 0 || sonde__python_count_fault(self);
     }
     found = sonde__python_view_of(self, tensor, &view, &held);
     if (found == 1) {
         if (held == tensor) {
-            sonde__python_show_signed(self, seen->slot, tensor, &view);
+            sonde__python_show_signed(self, shown->slot, tensor, &view);
         } else {
-            sonde__python_show(self, seen->slot, &view);
+            sonde__python_show(self, shown->slot, &view);
         }
         Py_DECREF(held);
     }

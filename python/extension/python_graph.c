@@ -292,7 +292,7 @@ static PyObject *graph_output(PyObject *self, PyObject *value)
     return marked(self);
 }
 
-PyDoc_STRVAR(loss_doc, "loss(value)\n--\n\nTraining minimises the value.");
+PyDoc_STRVAR(loss_doc, "loss(value)\n--\n\nTraining minimizes the value.");
 
 static PyObject *graph_loss(PyObject *self, PyObject *value)
 {
@@ -308,7 +308,7 @@ static PyObject *graph_loss(PyObject *self, PyObject *value)
 PyDoc_STRVAR(print_doc,
              "print(value, title, gradient, layout)\n--\n\n"
              "The same value, printed to standard error whenever it is computed. title "
-             "'': its name. layout: (summarise_threshold, edge_items, max_line_width, "
+             "'': its name. layout: (summarize_threshold, edge_items, max_line_width, "
              "digits, float_format, separator, open_bracket, close_bracket).");
 
 static PyObject *graph_print(PyObject *self, PyObject *arguments)

@@ -40,18 +40,18 @@ PyObject *sonde__python_new_hook(sonde__python_watch *watch, sonde__python_actio
                                  sonde__python_hook **hook)
 {
     allocfunc allocate = (allocfunc)PyType_GetSlot(hook_type, Py_tp_alloc);
-    struct hook_object *made = (struct hook_object *)allocate(hook_type, 0);
+    struct hook_object *object = (struct hook_object *)allocate(hook_type, 0);
 
-    if (made == NULL) {
+    if (object == NULL) {
         return NULL;
     }
     Py_INCREF((PyObject *)watch);
-    made->watch = watch;
-    made->hook.act = act;
+    object->watch = watch;
+    object->hook.act = act;
     if (hook != NULL) {
-        *hook = &made->hook;
+        *hook = &object->hook;
     }
-    return (PyObject *)made;
+    return (PyObject *)object;
 }
 
 static PyType_Slot slots[] = {

@@ -27,7 +27,7 @@ bool sonde__python_read_layout(PyObject *layout, sonde_print_options *options)
                           &open, &close)) {
         return false;
     }
-    options->summarise_threshold = threshold;
+    options->summarize_threshold = threshold;
     if (!set_bracket(options->separator, sizeof options->separator, separator,
                      "separator") ||
         !set_bracket(options->open_bracket, sizeof options->open_bracket, open,

@@ -22,7 +22,7 @@ static PyObject *vitals_of(PyObject *module, PyObject *tensor)
     return sonde__python_vitals(&vitals);
 }
 
-PyDoc_STRVAR(format_doc, "format_tensor(tensor, column, summarise_threshold, edge_items, "
+PyDoc_STRVAR(format_doc, "format_tensor(tensor, column, summarize_threshold, edge_items, "
                          "max_line_width, digits, float_format, separator, open_bracket, "
                          "close_bracket)\n--\n\n"
                          "A tensor as text, the first line of which starts at a column.");

@@ -224,7 +224,7 @@ static sonde_err rule_bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
 }
 
 static void rule_observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
-                         const sonde_observation *seen)
+                         const sonde_observation *observation)
 {
     python_rule *self = rule_of(run);
     PyObject *values = NULL, *sketch = NULL, *result = NULL;
@@ -236,18 +236,18 @@ static void rule_observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     if (!enter(self, &now)) {
         return;
     }
-    values = (how & SONDE_HOW_RAW) != 0 && seen->view != NULL
-                 ? sonde__python_array_copy(seen->view)
+    values = (how & SONDE_HOW_RAW) != 0 && observation->view != NULL
+                 ? sonde__python_array_copy(observation->view)
                  : Py_NewRef(Py_None);
-    sketch = (how & SONDE_HOW_SKETCH) != 0 && seen->sketch != NULL
-                 ? sonde__python_sketch(seen->sketch)
+    sketch = (how & SONDE_HOW_SKETCH) != 0 && observation->sketch != NULL
+                 ? sonde__python_sketch(observation->sketch)
                  : Py_NewRef(Py_None);
     if (values != NULL && sketch != NULL) {
         result = PyObject_CallMethod(
             self->judge, "observe", "(nOOKiiLsL)", (Py_ssize_t)place, values, sketch,
-            (unsigned long long)seen->hash, seen->at.micro_batch, seen->at.replica,
-            (long long)seen->at.global_step, sonde_mode_name(seen->at.mode),
-            (long long)seen->at.mode_step);
+            (unsigned long long)observation->hash, observation->at.micro_batch,
+            observation->at.replica, (long long)observation->at.global_step,
+            sonde_mode_name(observation->at.mode), (long long)observation->at.mode_step);
     }
     answer(run, result);
     Py_XDECREF(values);

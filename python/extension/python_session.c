@@ -80,7 +80,7 @@ static bool is_current(const session_object *self)
 
 /* --- making ------------------------------------------------------------------------- */
 
-/* Writes a number of an optimiser by its name in <sonde/nn/optimizer.h>. */
+/* Writes a number of an optimizer by its name in <sonde/nn/optimizer.h>. */
 static bool set_number(sonde_nn_optimizer *optimizer, const char *name, double number)
 {
     const struct {
@@ -362,11 +362,11 @@ static sonde_err compute(sonde_nn_session *session, const sonde_view *in, size_t
     sonde_err err = sonde_nn_session_run(session, in, count, diag);
 
     for (size_t i = 0; err == SONDE_OK && i < out_count; i++) {
-        sonde_view made;
+        sonde_view view;
 
-        err = sonde_nn_session_output(session, i, &made, diag);
+        err = sonde_nn_session_output(session, i, &view, diag);
         if (err == SONDE_OK) {
-            err = sonde_view_copy(&out[i], &made, diag);
+            err = sonde_view_copy(&out[i], &view, diag);
         }
     }
     return err;

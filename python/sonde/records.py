@@ -46,9 +46,9 @@ class Finding(NamedTuple):
                          if self.resolved_step else "")
 
     def _repr_html_(self) -> str:
-        colour = {"error": "#b3261e", "warning": "#8a5a00"}.get(self.severity, "#44546a")
+        color = {"error": "#b3261e", "warning": "#8a5a00"}.get(self.severity, "#44546a")
         text = html.escape
-        return (f'<div style="border-left:4px solid {colour};padding:4px 12px">'
+        return (f'<div style="border-left:4px solid {color};padding:4px 12px">'
                 f"<b>{text(self.rule)}</b> {text(self.tensor)} <i>step {self.step}</i><br>"
                 f"{text(self.message)}{text(self._history())}<br>"
                 f"<small>{text(self.advice)}</small></div>")

@@ -230,28 +230,28 @@ void cli_actions_log(void)
     }
 }
 
-sonde_err cli_actions_open(const cli_acting *asked, const char *run, sonde_actions **out,
+sonde_err cli_actions_open(const cli_acting *acting, const char *run, sonde_actions **out,
                            sonde_diag *diag)
 {
-    const double seconds = isnan(asked->timeout) ? 0.0 : asked->timeout;
+    const double seconds = isnan(acting->timeout) ? 0.0 : acting->timeout;
     const sonde_actions_options options = {.size = sizeof options,
                                            .run = run,
-                                           .each = asked->each,
+                                           .each = acting->each,
                                            .command_seconds = seconds,
                                            .webhook_seconds = seconds};
     sonde_actions *actions = NULL;
     sonde_err err = SONDE_OK;
 
-    if (!isnan(asked->timeout) && !(seconds > 0.0 && seconds <= 86400.0)) {
+    if (!isnan(acting->timeout) && !(seconds > 0.0 && seconds <= 86400.0)) {
         return sonde_diag_set(diag, SONDE_EINVAL, "--action-timeout",
                               "seconds, up to a day", "%g", seconds);
     }
-    if (asked->on_finding.count == 0) {
+    if (acting->on_finding.count == 0) {
         return SONDE_OK;
     }
     SONDE__TRY_GO(sonde_actions_create(&options, &actions, diag));
-    for (size_t i = 0; i < asked->on_finding.count; i++) {
-        SONDE__TRY_GO(sonde_actions_add(actions, asked->on_finding.text[i], diag));
+    for (size_t i = 0; i < acting->on_finding.count; i++) {
+        SONDE__TRY_GO(sonde_actions_add(actions, acting->on_finding.text[i], diag));
     }
     cli_actions_log();
     *out = actions;

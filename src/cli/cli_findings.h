@@ -65,7 +65,7 @@ typedef struct cli_acting {
 
 /* The actions on the findings of a run in another process; *out stays NULL without any.
  */
-sonde_err cli_actions_open(const cli_acting *asked, const char *run, sonde_actions **out,
+sonde_err cli_actions_open(const cli_acting *acting, const char *run, sonde_actions **out,
                            sonde_diag *diag);
 /* Waits for actions that are not done and warns of lost ones. NULL is fine. */
 void cli_actions_close(sonde_actions *actions);

@@ -250,7 +250,7 @@ static sonde_err draw_samples(const cli_pictures *run, const char *path, sonde_d
     int64_t shape[4] = {count};
     sonde_images_plot plot = {.page = {.title = "Training samples"},
                               .labels = labels,
-                              .colours = SONDE_COLOURS_GREY};
+                              .colors = SONDE_COLORS_GRAY};
     sonde_err err = SONDE_OK;
 
     for (int i = 0; i < traits->rank; i++) {

@@ -23,13 +23,13 @@ typedef struct data_values {
 #define OPTION(...) CLI_OPTION(data_values, __VA_ARGS__)
 
 /* The folder of the option, or that of the cache. */
-static sonde_err place(const data_values *asked, const char *name, char *path,
+static sonde_err place(const data_values *values, const char *name, char *path,
                        size_t size, sonde_diag *diag)
 {
-    if (asked->folder == NULL) {
+    if (values->folder == NULL) {
         return sonde_nn_data_cache(name, path, size, diag);
     }
-    (void)snprintf(path, size, "%s", asked->folder);
+    (void)snprintf(path, size, "%s", values->folder);
     return cli_make_folder(path, diag);
 }
 

@@ -63,9 +63,9 @@ static int fail_name(const char *name)
 /* The folder on the command line, without slashes at its end; else the first free one. */
 static sonde_err choose_run(showing *show, sonde_diag *diag)
 {
-    const demo_values *asked = show->asked;
-    const char *given = asked->record;
-    const char *fixed = asked->fixed ? "-fixed" : "";
+    const demo_values *values = show->asked;
+    const char *given = values->record;
+    const char *fixed = values->fixed ? "-fixed" : "";
     int length = 0;
 
     if (given != NULL) {
@@ -366,37 +366,37 @@ static sonde_err open_rules(showing *show, sonde_diag *diag)
  * it. */
 static sonde_err train(showing *show, bool judged, sonde_diag *diag)
 {
-    const demo_values *asked = show->asked;
+    const demo_values *values = show->asked;
     cli_demo_options options = {.run = show->run,
-                                .data = asked->data,
-                                .fixed = asked->fixed,
-                                .hook_type = asked->hook_type,
-                                .seed = asked->seed != CLI_NOT_GIVEN ? asked->seed : 0,
-                                .threads = asked->threads,
-                                .learning_rate = asked->learning_rate,
-                                .quiet = asked->quiet};
+                                .data = values->data,
+                                .fixed = values->fixed,
+                                .hook_type = values->hook_type,
+                                .seed = values->seed != CLI_NOT_GIVEN ? values->seed : 0,
+                                .threads = values->threads,
+                                .learning_rate = values->learning_rate,
+                                .quiet = values->quiet};
 
     if (show->demo->pair) {
         cli_demo_options other = options;
 
         other.run = show->other;
         other.seed += show->demo->seeds;
-        if (!asked->quiet) {
+        if (!values->quiet) {
             (void)printf("\nTraining the run to compare with; recorded in %s\n",
                          show->other);
         }
         SONDE__TRY(cli_demo_train(show->file, &other, diag));
     }
     SONDE__TRY(judged ? open_rules(show, diag) : SONDE_OK);
-    if (!asked->quiet) {
+    if (!values->quiet) {
         (void)printf("\nTraining%s; recorded in %s\n",
-                     show->rules == NULL        ? ""
-                     : asked->hook_type != NULL ? ", judged afterwards"
-                                                : ", judged at every step",
+                     show->rules == NULL         ? ""
+                     : values->hook_type != NULL ? ", judged afterwards"
+                                                 : ", judged at every step",
                      show->run);
         (void)fflush(stdout);
     }
-    options.rules = asked->hook_type == NULL ? show->rules : NULL;
+    options.rules = values->hook_type == NULL ? show->rules : NULL;
     options.on_finding = on_finding;
     options.user = show;
     return cli_demo_train(show->file, &options, diag);

@@ -103,19 +103,19 @@ static sonde_err balance(evaluation *run, sonde_diag *diag)
 /* Which arrays or columns are read, and which samples are the test set. */
 static sonde_err set_columns(const evaluation *run, sonde_diag *diag)
 {
-    const eval_values *asked = run->asked;
+    const eval_values *values = run->asked;
     const struct {
         const char *name, *text;
-    } options[] = {{"data_target", asked->target},
-                   {"test_share", asked->share},
-                   {"split_seed", asked->split_seed}};
+    } options[] = {{"data_target", values->target},
+                   {"test_share", values->share},
+                   {"split_seed", values->split_seed}};
     sonde_err err = SONDE_OK;
 
-    if (asked->inputs.count > 0) {
+    if (values->inputs.count > 0) {
         sonde_nn_job_get_info(run->job)->data_inputs.count = 0;
     }
-    for (size_t i = 0; i < asked->inputs.count && err == SONDE_OK; i++) {
-        err = sonde_nn_job_set(run->job, "data_inputs", asked->inputs.text[i], diag);
+    for (size_t i = 0; i < values->inputs.count && err == SONDE_OK; i++) {
+        err = sonde_nn_job_set(run->job, "data_inputs", values->inputs.text[i], diag);
     }
     for (size_t i = 0; i < CLI_COUNT_OF(options) && err == SONDE_OK; i++) {
         if (options[i].text != NULL) {
@@ -127,26 +127,26 @@ static sonde_err set_columns(const evaluation *run, sonde_diag *diag)
 
 static sonde_err set_up(evaluation *run, const char *model, sonde_diag *diag)
 {
-    const eval_values *asked = run->asked;
+    const eval_values *values = run->asked;
     const sonde_nn_evaluator_options options = {
         .size = sizeof options, .progress = on_progress, .progress_user = run};
     SONDE__TRY(cli_job_open(model, &run->job, diag));
     sonde_nn_job_info *info = sonde_nn_job_get_info(run->job);
     SONDE__TRY(sonde_nn_job_set_environment(run->job, diag));
-    if (asked->batch != CLI_NOT_GIVEN) {
-        info->eval_batch_size = asked->batch;
+    if (values->batch != CLI_NOT_GIVEN) {
+        info->eval_batch_size = values->batch;
     }
-    if (asked->threads != CLI_NOT_GIVEN) {
-        info->options.threads = (int)asked->threads;
+    if (values->threads != CLI_NOT_GIVEN) {
+        info->options.threads = (int)values->threads;
     }
-    if (asked->data != NULL) {
-        info->data_path = asked->data;
+    if (values->data != NULL) {
+        info->data_path = values->data;
     }
     SONDE__TRY(set_columns(run, diag));
     SONDE__TRY(balance(run, diag));
-    SONDE__TRY(cli_tokenizer_find(run->job, asked->weights, run->tokenizer, diag));
+    SONDE__TRY(cli_tokenizer_find(run->job, values->weights, run->tokenizer, diag));
     SONDE__TRY(sonde_nn_job_build(run->job, &run->model, diag));
-    SONDE__TRY(cli_weights_load(run->job, run->model, asked->weights, model, diag));
+    SONDE__TRY(cli_weights_load(run->job, run->model, values->weights, model, diag));
     run->data = info->data_name;
     if (!sonde_nn_job_has_test(run->job) &&
         sonde_nn_data_kind_at(info->data_path) != SONDE_NN_DATA_SPLIT) {
@@ -155,7 +155,7 @@ static sonde_err set_up(evaluation *run, const char *model, sonde_diag *diag)
             "too",
             info->data_path);
     }
-    SONDE__TRY(cli_data_open(run->job, SONDE_NN_TEST, asked->quiet, &run->set, diag));
+    SONDE__TRY(cli_data_open(run->job, SONDE_NN_TEST, values->quiet, &run->set, diag));
     return sonde_nn_evaluator_create_for_job(run->job, run->model, run->set, 0, &options,
                                              &run->evaluator, diag);
 }
@@ -174,22 +174,22 @@ static sonde_err evaluate(evaluation *run, sonde_diag *diag)
 
 static sonde_err show(const evaluation *run, sonde_diag *diag)
 {
-    const eval_values *asked = run->asked;
+    const eval_values *values = run->asked;
     const sonde_nn_score score = sonde_nn_evaluator_score(run->evaluator);
     const sonde_nn_confusion *matrix = sonde_nn_evaluator_score(run->evaluator).matrix;
 
-    if (asked->json) {
+    if (values->json) {
         print_json(run, &score, matrix);
     } else {
-        cli_print_scores(&score, matrix, run->set, asked->quiet);
+        cli_print_scores(&score, matrix, run->set, values->quiet);
     }
-    if (asked->picture != NULL && matrix == NULL) {
+    if (values->picture != NULL && matrix == NULL) {
         return sonde_diag_set(diag, SONDE_EINVAL, "--confusion", "a model with classes",
                               "the model has none");
     }
-    return asked->picture != NULL ? cli_draw_confusion(asked->picture, matrix, run->set,
-                                                       "Confusion matrix", diag)
-                                  : SONDE_OK;
+    return values->picture != NULL ? cli_draw_confusion(values->picture, matrix, run->set,
+                                                        "Confusion matrix", diag)
+                                   : SONDE_OK;
 }
 
 static int run_eval(const void *values, int argc, char **argv)

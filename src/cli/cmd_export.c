@@ -61,37 +61,38 @@ static void print_report(const sonde_export_report *report, const char *out)
 }
 
 /* Sets all options except the tensors. */
-static sonde_err set_up(const export_values *asked, sonde_export_kind *kind,
+static sonde_err set_up(const export_values *values, sonde_export_kind *kind,
                         cli_stats *stats, sonde_export_options *options, sonde_diag *diag)
 {
     cli_range range;
     sonde_err err = SONDE_OK;
 
-    if (asked->format == NULL) {
+    if (values->format == NULL) {
         return sonde_diag_set(diag, SONDE_EINVAL, "--format", SONDE_EXPORT_NAMES,
                               "is missing");
     }
-    err = sonde_export_kind_parse(asked->format, kind, diag);
+    err = sonde_export_kind_parse(values->format, kind, diag);
     if (err != SONDE_OK) {
         (void)snprintf(diag->where, sizeof diag->where, "--format");
         return err;
     }
-    SONDE__TRY(cli_range_parse(asked->mode, asked->steps, asked->worker, &range, diag));
-    if (asked->stats != NULL) {
-        SONDE__TRY(cli_stats_parse(asked->stats, NULL, stats, diag));
+    SONDE__TRY(
+        cli_range_parse(values->mode, values->steps, values->worker, &range, diag));
+    if (values->stats != NULL) {
+        SONDE__TRY(cli_stats_parse(values->stats, NULL, stats, diag));
         options->stats = stats->item;
         options->stat_count = stats->count;
     }
-    if (asked->values && asked->stats != NULL) {
+    if (values->values && values->stats != NULL) {
         return sonde_diag_set(diag, SONDE_EINVAL, "--values", "one of them",
                               "and --stat");
     }
-    if (!asked->values && asked->elements != CLI_NOT_GIVEN) {
+    if (!values->values && values->elements != CLI_NOT_GIVEN) {
         return sonde_diag_set(diag, SONDE_EINVAL, "--elements", "both",
                               "without --values");
     }
-    options->values = asked->values;
-    options->elements = asked->elements != CLI_NOT_GIVEN ? asked->elements : 0;
+    options->values = values->values;
+    options->elements = values->elements != CLI_NOT_GIVEN ? values->elements : 0;
     options->mode = range.mode;
     options->begin = range.begin;
     options->end = range.end;
@@ -99,7 +100,7 @@ static sonde_err set_up(const export_values *asked, sonde_export_kind *kind,
     return SONDE_OK;
 }
 
-static sonde_err export_run(const export_values *asked, int argc, char **argv,
+static sonde_err export_run(const export_values *values, int argc, char **argv,
                             exporting *work, sonde_diag *diag)
 {
     sonde_export_options options = sonde_export_options_default();
@@ -110,7 +111,7 @@ static sonde_err export_run(const export_values *asked, int argc, char **argv,
     cli_stats stats;
     sonde_err err = SONDE_OK;
 
-    SONDE__TRY_DONE(set_up(asked, &kind, &stats, &options, diag));
+    SONDE__TRY_DONE(set_up(values, &kind, &stats, &options, diag));
     SONDE__TRY_DONE(sonde_trial_open(argv[0], NULL, &trial, diag));
     if (argc > 2) {
         SONDE__TRY_DONE(cli_select_some(trial, argv[2], &ids, &options.id_count, diag));
@@ -119,10 +120,10 @@ static sonde_err export_run(const export_values *asked, int argc, char **argv,
     options.progress = on_progress;
     options.report_line = on_left_out;
     options.user = work;
-    cli_progress_begin(&work->progress, "Export", "parts", 0, asked->quiet);
+    cli_progress_begin(&work->progress, "Export", "parts", 0, values->quiet);
     err = sonde_trial_export(trial, kind, argv[1], &options, &report, diag);
     cli_progress_end(&work->progress);
-    if (err == SONDE_OK && !asked->quiet) {
+    if (err == SONDE_OK && !values->quiet) {
         print_report(&report, argv[1]);
     }
 
@@ -133,7 +134,7 @@ done:
 }
 
 /* A model with its weights, as ONNX. */
-static sonde_err export_model(const export_values *asked, char **argv, sonde_diag *diag)
+static sonde_err export_model(const export_values *values, char **argv, sonde_diag *diag)
 {
     sonde_nn_job *job = NULL;
     sonde_nn_model *model = NULL;
@@ -141,9 +142,9 @@ static sonde_err export_model(const export_values *asked, char **argv, sonde_dia
 
     SONDE__TRY(cli_job_open(argv[0], &job, diag));
     SONDE__TRY_DONE(sonde_nn_job_build(job, &model, diag));
-    SONDE__TRY_DONE(cli_weights_load(job, model, asked->weights, argv[0], diag));
+    SONDE__TRY_DONE(cli_weights_load(job, model, values->weights, argv[0], diag));
     err = sonde_nn_onnx_save(model, argv[1], diag);
-    if (err == SONDE_OK && !asked->quiet) {
+    if (err == SONDE_OK && !values->quiet) {
         (void)printf("%s: %zu parameters\n", argv[1],
                      sonde_nn_model_get_info(model).parameter_count);
     }

@@ -427,21 +427,21 @@ static int name_width(const sonde_catalogue *catalogue, const uint32_t *ids, siz
     return width < 60 ? width : 60;
 }
 
-static sonde_err list(const ls_values *asked, sonde_trial *trial, const uint32_t *ids,
+static sonde_err list(const ls_values *values, sonde_trial *trial, const uint32_t *ids,
                       size_t count, sonde_diag *diag)
 {
     const sonde_catalogue *catalogue = sonde_trial_catalogue(trial);
     const int width = name_width(catalogue, ids, count);
     sonde_json *const json = cli_json();
     counted counts = {.rate = 0.0};
-    const sonde_err failed = asked->names ? SONDE_OK : count_run(trial, &counts, diag);
+    const sonde_err failed = values->names ? SONDE_OK : count_run(trial, &counts, diag);
 
     if (failed != SONDE_OK) {
         return failed;
     }
-    if (asked->json) {
+    if (values->json) {
         begin_run_json(json, trial, &counts);
-    } else if (!asked->names) {
+    } else if (!values->names) {
         print_run(trial, &counts);
         (void)printf("%-*s  %-19s %-9s %-18s %8s %8s %8s  %s\n", width, "tensor", "role",
                      "dtype", "shape", "values", "vitals", "sketches", "steps");
@@ -453,18 +453,18 @@ static sonde_err list(const ls_values *asked, sonde_trial *trial, const uint32_t
                                   : "";
         saved kinds;
 
-        if (asked->names) {
+        if (values->names) {
             (void)puts(info->name);
             continue;
         }
         SONDE__TRY(count_kinds(trial, ids[i], &kinds, diag));
-        if (asked->json) {
+        if (values->json) {
             put_tensor(json, info, same_as, &kinds);
         } else {
             print_tensor(info, same_as, &kinds, width);
         }
     }
-    if (asked->json) {
+    if (values->json) {
         sonde_json_end(json);
         sonde_json_end(json);
         cli_json_print("\n");

@@ -2,7 +2,7 @@
  * cmd_predict.c - `sonde predict`: classifies images with saved weights, or continues a
  * text.
  *
- * The image is transformed to match the data set: resized, and made grey or RGB as the
+ * The image is transformed to match the data set: resized, and made gray or RGB as the
  * model takes it. The named data sets have dark backgrounds: for their models, images
  * with a light one are inverted.
  */
@@ -72,7 +72,7 @@ static sonde_err make_pipeline(prediction *run, sonde_diag *diag)
                                          .height = (int)info->sample_shape[1],
                                          .width = (int)info->sample_shape[2],
                                          .filter = SONDE_NN_BICUBIC};
-    list[count++] = channels == 1 ? (sonde_nn_transform){.kind = SONDE_NN_GREYSCALE}
+    list[count++] = channels == 1 ? (sonde_nn_transform){.kind = SONDE_NN_GRAYSCALE}
                                   : (sonde_nn_transform){.kind = SONDE_NN_RGB};
     if (channels == 1 && !run->asked->no_invert &&
         (info->data_name[0] != '\0' || run->asked->threshold != CLI_NOT_GIVEN)) {
@@ -83,7 +83,7 @@ static sonde_err make_pipeline(prediction *run, sonde_diag *diag)
                                                   : 200};
     }
     list[count++] = (sonde_nn_transform){.kind = SONDE_NN_TO_FLOAT};
-    list[count++] = sonde_nn_job_normalise(run->job);
+    list[count++] = sonde_nn_job_normalize(run->job);
     return sonde_nn_pipeline_create(list, count, sonde_nn_dataset_get_traits(run->image),
                                     &run->pipeline, diag);
 }
@@ -140,7 +140,7 @@ static sonde_err draw(const prediction *run, const sonde_nn_sample *sample,
     memcpy(&pixels, &sample->data, sizeof pixels);
     panels[0].image = sonde_view_of(traits->dtype, traits->rank, sample->shape, pixels);
     panels[1].image = sonde_view_of(SONDE_F32, 3, run->info->sample_shape, run->input);
-    panels[0].colours = panels[1].colours = SONDE_COLOURS_GREY;
+    panels[0].colors = panels[1].colors = SONDE_COLORS_GRAY;
     return sonde_plot_panels(path, &plot, diag);
 }
 
@@ -286,33 +286,33 @@ done:
 
 static sonde_err set_up(prediction *run, sonde_diag *diag)
 {
-    const predict_values *asked = run->asked;
+    const predict_values *values = run->asked;
     sonde_nn_options options;
-    SONDE__TRY(cli_job_open(asked->model, &run->job, diag));
+    SONDE__TRY(cli_job_open(values->model, &run->job, diag));
     SONDE__TRY(sonde_nn_job_set_environment(run->job, diag));
     sonde_nn_job_info *info = sonde_nn_job_get_info(run->job);
     info->one_sample = true;
-    if (asked->data != NULL) {
-        info->data_path = asked->data;
+    if (values->data != NULL) {
+        info->data_path = values->data;
     }
     run->info = info;
-    if (asked->prompt != NULL && info->target != SONDE_NN_TARGET_TOKENS) {
-        return sonde_diag_set(diag, SONDE_EINVAL, asked->model,
+    if (values->prompt != NULL && info->target != SONDE_NN_TARGET_TOKENS) {
+        return sonde_diag_set(diag, SONDE_EINVAL, values->model,
                               "a model of tokens, as gpt", "it does not continue a text");
     }
-    if (asked->prompt == NULL && info->target == SONDE_NN_TARGET_TOKENS) {
-        return sonde_diag_set(diag, SONDE_EINVAL, asked->model, "--prompt TEXT",
+    if (values->prompt == NULL && info->target == SONDE_NN_TARGET_TOKENS) {
+        return sonde_diag_set(diag, SONDE_EINVAL, values->model, "--prompt TEXT",
                               "the model continues a text");
     }
     if (info->classes == 0) {
-        return sonde_diag_set(diag, SONDE_EINVAL, asked->model, "a model with classes",
+        return sonde_diag_set(diag, SONDE_EINVAL, values->model, "a model with classes",
                               "it has none");
     }
-    SONDE__TRY(cli_tokenizer_find(run->job, asked->weights, run->tokenizer, diag));
+    SONDE__TRY(cli_tokenizer_find(run->job, values->weights, run->tokenizer, diag));
     SONDE__TRY(sonde_nn_job_build(run->job, &run->model, diag));
     SONDE__TRY(
-        cli_weights_load(run->job, run->model, asked->weights, asked->model, diag));
-    if (asked->prompt != NULL) {
+        cli_weights_load(run->job, run->model, values->weights, values->model, diag));
+    if (values->prompt != NULL) {
         return SONDE_OK;
     }
     if (info->data_name[0] == '\0' && info->data_path[0] != '\0' &&
@@ -361,23 +361,23 @@ typedef struct continuation {
     bool failed; /* out of memory */
 } continuation;
 
-static void keep(continuation *made, const char *bytes, size_t size)
+static void keep(continuation *continuation, const char *bytes, size_t size)
 {
-    const size_t needed = made->size + size + 1;
+    const size_t needed = continuation->size + size + 1;
 
-    if (needed > made->capacity) {
-        char *larger = realloc(made->text, 2 * needed);
+    if (needed > continuation->capacity) {
+        char *larger = realloc(continuation->text, 2 * needed);
 
-        made->failed = larger == NULL;
-        if (made->failed) {
+        continuation->failed = larger == NULL;
+        if (continuation->failed) {
             return;
         }
-        made->text = larger;
-        made->capacity = 2 * needed;
+        continuation->text = larger;
+        continuation->capacity = 2 * needed;
     }
-    memcpy(made->text + made->size, bytes, size);
-    made->size += size;
-    made->text[made->size] = '\0';
+    memcpy(continuation->text + continuation->size, bytes, size);
+    continuation->size += size;
+    continuation->text[continuation->size] = '\0';
 }
 
 static void print_bytes(const char *bytes, size_t size)
@@ -395,43 +395,44 @@ static void print_bytes(const char *bytes, size_t size)
 
 static bool take(void *user, int64_t token)
 {
-    continuation *made = user;
+    continuation *continuation = user;
     const char byte = (char)(unsigned char)token;
     size_t size = 1;
-    const char *bytes = made->tokenizer != NULL
-                            ? sonde_nn_tokenizer_token(made->tokenizer, token, &size)
-                            : &byte;
+    const char *bytes =
+        continuation->tokenizer != NULL
+            ? sonde_nn_tokenizer_token(continuation->tokenizer, token, &size)
+            : &byte;
 
     if (bytes == NULL) { /* one that was never learnt */
         bytes = "?";
         size = 1;
     }
-    if (made->kept) {
-        keep(made, bytes, size);
+    if (continuation->kept) {
+        keep(continuation, bytes, size);
     } else {
         print_bytes(bytes, size);
     }
-    return !made->failed && !cli_interrupted();
+    return !continuation->failed && !cli_interrupted();
 }
 
 /* The text may hold zero bytes, which a string of C cannot. */
-static void quote(sonde_text *out, const continuation *made)
+static void quote(sonde_text *out, const continuation *continuation)
 {
     sonde_text_add(out, "\"");
-    for (size_t i = 0; i < made->size; i += strlen(made->text + i) + 1) {
-        sonde_json_escape(out, made->text + i);
-        if (i + strlen(made->text + i) < made->size) {
+    for (size_t i = 0; i < continuation->size; i += strlen(continuation->text + i) + 1) {
+        sonde_json_escape(out, continuation->text + i);
+        if (i + strlen(continuation->text + i) < continuation->size) {
             sonde_text_add(out, "\\u0000");
         }
     }
     sonde_text_add(out, "\"");
 }
 
-static void print_text_json(const char *prompt, const continuation *made)
+static void print_text_json(const char *prompt, const continuation *continuation)
 {
     sonde_text text = {0};
 
-    quote(&text, made);
+    quote(&text, continuation);
     CLI_LINE(cli_text("prompt", prompt),
              cli_raw("text", text.failed ? "null" : text.data));
     sonde_text_fini(&text);
@@ -439,16 +440,16 @@ static void print_text_json(const char *prompt, const continuation *made)
 /* Prints the prompt and what follows, token by token; in JSON one object at the end. */
 static sonde_err generate(const prediction *run, sonde_diag *diag)
 {
-    const predict_values *asked = run->asked;
-    const char *prompt = asked->prompt;
+    const predict_values *values = run->asked;
+    const char *prompt = values->prompt;
     const size_t length = strlen(prompt);
-    continuation made = {.kept = asked->json};
+    continuation made = {.kept = values->json};
     size_t count = length;
     const sonde_nn_generate_options options = {
         .size = sizeof options,
-        .count = asked->length != CLI_NOT_GIVEN ? asked->length : 200,
-        .temperature = isnan(asked->temperature) ? 0.8F : (float)asked->temperature,
-        .seed = asked->seed != CLI_NOT_GIVEN ? (uint64_t)asked->seed : 0,
+        .count = values->length != CLI_NOT_GIVEN ? values->length : 200,
+        .temperature = isnan(values->temperature) ? 0.8F : (float)values->temperature,
+        .seed = values->seed != CLI_NOT_GIVEN ? (uint64_t)values->seed : 0,
         .take = take,
         .user = &made};
     int64_t *tokens = calloc(length + 1, sizeof *tokens);
@@ -466,14 +467,14 @@ static sonde_err generate(const prediction *run, sonde_diag *diag)
         SONDE__TRY_DONE(sonde_nn_tokenizer_encode(made.tokenizer, prompt, length, tokens,
                                                   &count, diag));
     }
-    if (!asked->json) {
+    if (!values->json) {
         (void)fputs(prompt, stdout);
     }
     err = sonde_nn_generate(run->model, tokens, (int64_t)count, &options, diag);
     if (err == SONDE_OK && made.failed) {
         err = diag->err = SONDE_ENOMEM;
     }
-    if (!asked->json) {
+    if (!values->json) {
         (void)fputc('\n', stdout);
     } else if (err == SONDE_OK) {
         print_text_json(prompt, &made);

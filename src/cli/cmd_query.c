@@ -206,7 +206,7 @@ static sonde_err prepare(query *q, sonde_trial *trial, const uint32_t *ids, size
     return any ? SONDE_OK : cli_fail_nothing(trial, ids[0], range, how, diag);
 }
 
-static sonde_err answer(const query_values *asked, const char *run, const char *selector,
+static sonde_err answer(const query_values *values, const char *run, const char *selector,
                         query *q, sonde_diag *diag)
 {
     sonde_trial *trial = NULL;
@@ -215,10 +215,10 @@ static sonde_err answer(const query_values *asked, const char *run, const char *
     cli_range range;
     sonde_err err = SONDE_OK;
 
-    SONDE__TRY_DONE(parse_format(asked->format, &q->format, diag));
-    SONDE__TRY_DONE(cli_stats_parse(asked->stats, "mean,std,min,max", &q->stats, diag));
+    SONDE__TRY_DONE(parse_format(values->format, &q->format, diag));
+    SONDE__TRY_DONE(cli_stats_parse(values->stats, "mean,std,min,max", &q->stats, diag));
     SONDE__TRY_DONE(
-        cli_range_parse(asked->mode, asked->steps, asked->worker, &range, diag));
+        cli_range_parse(values->mode, values->steps, values->worker, &range, diag));
     SONDE__TRY_DONE(sonde_trial_open(run, NULL, &trial, diag));
     SONDE__TRY_DONE(cli_select(trial, selector, &ids, &count, diag));
     SONDE__TRY_DONE(prepare(q, trial, ids, count, &range, diag));

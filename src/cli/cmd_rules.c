@@ -29,7 +29,7 @@ static bool has(const sonde_finding *findings, size_t count, uint64_t id)
 
 /* How many ids at the beginnings of the lines of a file, if there is one, belong to none of
  * the findings; an id that several lines have counts once. */
-static size_t count_others(const char *path, const sonde_finding *found, size_t count)
+static size_t count_others(const char *path, const sonde_finding *finding, size_t count)
 {
     FILE *file = fopen(path, "r");
     sonde_finding *others = NULL; /* their ids */
@@ -39,7 +39,7 @@ static size_t count_others(const char *path, const sonde_finding *found, size_t 
 
     while (file != NULL && getline(&line, &size, file) > 0) {
         if (sscanf(line, "{\"id\":\"%16" SCNx64 "\"", &id) != 1 ||
-            has(found, count, id) || has(others, more, id)) {
+            has(finding, count, id) || has(others, more, id)) {
             continue;
         }
         sonde_finding *grown = realloc(others, (more + 1) * sizeof *grown);
@@ -62,7 +62,7 @@ static size_t count_others(const char *path, const sonde_finding *found, size_t 
 static size_t count_kept(const char *run, sonde_rules *rules)
 {
     size_t count = 0, more = 0;
-    const sonde_finding *found = sonde_rules_findings(rules, &count);
+    const sonde_finding *finding = sonde_rules_findings(rules, &count);
 
     for (size_t i = 0; i < sonde_rules_count(rules); i++) {
         sonde_rule_account account;
@@ -71,7 +71,7 @@ static size_t count_kept(const char *run, sonde_rules *rules)
         sonde_rules_account(rules, i, &account);
         (void)snprintf(path, sizeof path, "%s/findings/%s.jsonl", run,
                        account.rule->name);
-        more += count_others(path, found, count);
+        more += count_others(path, finding, count);
     }
     return more;
 }
@@ -230,19 +230,19 @@ static void print_verdict(const judged_run *run, size_t findings, size_t followi
 /* A rule as it was named, with the parameters of --param and --other. */
 static sonde_err add_rule(const judged_run *run, const char *name, sonde_diag *diag)
 {
-    const rules_values *asked = run->asked;
+    const rules_values *values = run->asked;
     const char *between = strchr(name, ':') != NULL ? "," : ":";
     sonde_text text = {0};
     sonde_err err = SONDE_OK;
 
     sonde_text_add(&text, name);
-    for (size_t i = 0; i < asked->params.count; i++) {
-        sonde_text_format(&text, "%s%s", between, asked->params.text[i]);
+    for (size_t i = 0; i < values->params.count; i++) {
+        sonde_text_format(&text, "%s%s", between, values->params.text[i]);
         between = ",";
     }
-    if (strncasecmp(name, "SimilarAcrossRuns", 17) == 0 && asked->others.count > 0) {
+    if (strncasecmp(name, "SimilarAcrossRuns", 17) == 0 && values->others.count > 0) {
         sonde_text_format(&text, "%sother_trial=", between);
-        cli_add_value(&text, asked->others.text[0]);
+        cli_add_value(&text, values->others.text[0]);
     }
     err = text.failed ? cli_fail_memory(diag)
                       : sonde_rules_add(run->rules, text.data, diag);
@@ -253,40 +253,40 @@ static sonde_err add_rule(const judged_run *run, const char *name, sonde_diag *d
 /* Files of rules become known by the names of their rules. */
 static sonde_err load_plugins(const judged_run *run, sonde_diag *diag)
 {
-    const rules_values *asked = run->asked;
+    const rules_values *values = run->asked;
     sonde_rule_limits limits = {0};
 
-    if (asked->rule_seconds <= 0) {
+    if (values->rule_seconds <= 0) {
         return sonde_diag_set(diag, SONDE_EINVAL, "--rule-seconds", "more than 0", "'%g'",
-                              asked->rule_seconds);
+                              values->rule_seconds);
     }
     limits.seconds =
-        asked->rule_seconds > 0 ? asked->rule_seconds : 0; /* NaN: not given */
-    if (asked->rule_memory > 0) {
-        limits.memory = (uint64_t)asked->rule_memory << 20;
+        values->rule_seconds > 0 ? values->rule_seconds : 0; /* NaN: not given */
+    if (values->rule_memory > 0) {
+        limits.memory = (uint64_t)values->rule_memory << 20;
     }
     sonde_rules_set_limits(run->rules, &limits);
-    for (size_t i = 0; i < asked->plugins.count; i++) {
-        SONDE__TRY(sonde_rules_load(run->rules, asked->plugins.text[i], diag));
+    for (size_t i = 0; i < values->plugins.count; i++) {
+        SONDE__TRY(sonde_rules_load(run->rules, values->plugins.text[i], diag));
     }
     return SONDE_OK;
 }
 
 static sonde_err add_rules(const judged_run *run, sonde_diag *diag)
 {
-    const rules_values *asked = run->asked;
+    const rules_values *values = run->asked;
     sonde_err err = SONDE_OK;
 
     SONDE__TRY(load_plugins(run, diag));
-    if (asked->rules.count == 0) {
+    if (values->rules.count == 0) {
         err = sonde_rules_add_defaults(run->rules, diag);
-        if (err != SONDE_OK || asked->others.count == 0) {
+        if (err != SONDE_OK || values->others.count == 0) {
             return err;
         }
         return add_rule(run, "SimilarAcrossRuns", diag);
     }
-    for (size_t i = 0; i < asked->rules.count; i++) {
-        SONDE__TRY(add_rule(run, asked->rules.text[i], diag));
+    for (size_t i = 0; i < values->rules.count; i++) {
+        SONDE__TRY(add_rule(run, values->rules.text[i], diag));
     }
     return SONDE_OK;
 }
@@ -307,11 +307,11 @@ static const char *value_in(const cli_list *texts, const char *param)
     return NULL;
 }
 
-static const char *value_of(const rules_values *asked, const char *param)
+static const char *value_of(const rules_values *values, const char *param)
 {
-    const char *value = value_in(&asked->rules, param);
+    const char *value = value_in(&values->rules, param);
 
-    return value != NULL ? value : value_in(&asked->params, param);
+    return value != NULL ? value : value_in(&values->params, param);
 }
 
 /* True if StalledTraining is to stop this run: by its parameters stop_training_on_fire
@@ -336,17 +336,17 @@ static bool stops_if_stalled(const judged_run *run)
 /* The rules, the trial, and what is done about findings. */
 static sonde_err prepare(judged_run *run, sonde_diag *diag)
 {
-    const rules_values *asked = run->asked;
+    const rules_values *values = run->asked;
     cli_acting acting;
     sonde_run_info info;
     SONDE__TRY(sonde_rules_create(&run->rules, diag));
     SONDE__TRY(add_rules(run, diag));
     SONDE__TRY(sonde_trial_open(run->path, NULL, &run->trial, diag));
     sonde_trial_describe(run->trial, &info);
-    if (!asked->no_save && !info.foreign) {
+    if (!values->no_save && !info.foreign) {
         SONDE__TRY(sonde_rules_write_to(run->rules, run->path, diag));
     }
-    acting = asked->acting;
+    acting = values->acting;
     if (stops_if_stalled(run) && acting.on_finding.count < CLI_LIST_MOST) {
         acting.on_finding.text[acting.on_finding.count++] = "StalledTraining=stop";
     }
@@ -357,14 +357,14 @@ static sonde_err prepare(judged_run *run, sonde_diag *diag)
 
 static sonde_err judge(judged_run *run, sonde_diag *diag)
 {
-    const rules_values *asked = run->asked;
-    sonde_rules_pace pace = {.follow = asked->follow, .stop = cli_is_interrupted};
+    const rules_values *values = run->asked;
+    sonde_rules_pace pace = {.follow = values->follow, .stop = cli_is_interrupted};
     cli_range range;
 
-    SONDE__TRY(cli_range_parse(NULL, asked->steps, CLI_NOT_GIVEN, &range, diag));
+    SONDE__TRY(cli_range_parse(NULL, values->steps, CLI_NOT_GIVEN, &range, diag));
     SONDE__TRY(prepare(run, diag));
     sonde_rules_on_finding(run->rules, on_finding, run);
-    pace.stall = asked->stall > 0 ? asked->stall : 0;
+    pace.stall = values->stall > 0 ? values->stall : 0;
     pace.begin = range.begin;
     pace.end = range.end;
     return sonde_rules_judge(run->rules, run->trial, &pace, diag);
@@ -460,10 +460,11 @@ static void print_findings(const judged_run *run, size_t *findings)
  * there is one. */
 static bool print_lacking(const judged_run *run)
 {
-    const rules_values *asked = run->asked;
+    const rules_values *values = run->asked;
     bool lacking = false;
 
-    for (size_t i = 0; asked->rules.count > 0 && i < sonde_rules_count(run->rules); i++) {
+    for (size_t i = 0; values->rules.count > 0 && i < sonde_rules_count(run->rules);
+         i++) {
         sonde_rule_account account;
 
         sonde_rules_account(run->rules, i, &account);
@@ -476,10 +477,10 @@ static bool print_lacking(const judged_run *run)
     return lacking;
 }
 
-static int judge_run(const rules_values *asked, const char *path, size_t *findings,
+static int judge_run(const rules_values *values, const char *path, size_t *findings,
                      bool *lacking)
 {
-    judged_run run = {.asked = asked, .path = path};
+    judged_run run = {.asked = values, .path = path};
     sonde_diag diag = {0};
     sonde_err err = judge(&run, &diag);
 
@@ -488,15 +489,15 @@ static int judge_run(const rules_values *asked, const char *path, size_t *findin
 
         print_findings(&run, findings);
         *lacking = print_lacking(&run) || *lacking;
-        if (asked->report != NULL &&
-            sonde_report_write(asked->report, run.trial, run.rules, &writing) !=
+        if (values->report != NULL &&
+            sonde_report_write(values->report, run.trial, run.rules, &writing) !=
                 SONDE_OK) {
             err = writing.err;
             diag = writing;
         }
     }
     const bool crashed =
-        err == SONDE_OK && asked->follow && cli_warn_crashed(run.trial, path);
+        err == SONDE_OK && values->follow && cli_warn_crashed(run.trial, path);
     cli_actions_close(run.actions);
     sonde_rules_destroy(run.rules);
     sonde_trial_close(run.trial);

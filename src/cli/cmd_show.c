@@ -103,7 +103,7 @@ static sonde_err print_options(const show_values *asked, sonde_print_options *op
         options->edge_items = (int)asked->edge;
     }
     if (asked->threshold != CLI_NOT_GIVEN) {
-        options->summarise_threshold = asked->threshold;
+        options->summarize_threshold = asked->threshold;
     }
     if (asked->float_format != NULL) {
         SONDE__TRY(
@@ -331,11 +331,11 @@ done:
 /* --- the command ------------------------------------------------------------------ */
 
 /* The kinds of records that can be shown. */
-static unsigned needed_kinds(const show_values *asked)
+static unsigned needed_kinds(const show_values *values)
 {
-    return asked->histogram ? SONDE_HOW_RAW | SONDE_HOW_SKETCH
-           : asked->stats   ? SONDE_HOW_RAW | SONDE_HOW_VITALS | SONDE_HOW_NORMS
-                            : SONDE_HOW_RAW;
+    return values->histogram ? SONDE_HOW_RAW | SONDE_HOW_SKETCH
+           : values->stats   ? SONDE_HOW_RAW | SONDE_HOW_VITALS | SONDE_HOW_NORMS
+                             : SONDE_HOW_RAW;
 }
 
 /* Statistics and histograms cover all micro-batches, values one. */
@@ -363,27 +363,27 @@ static void set_where(shown *what)
 
 static sonde_err find(shown *what, const char *name, sonde_diag *diag)
 {
-    const show_values *asked = what->asked;
+    const show_values *values = what->asked;
     const sonde_catalogue *catalogue = sonde_trial_catalogue(what->trial);
     cli_range range;
     sonde_err err = SONDE_OK;
 
-    SONDE__TRY(cli_range_parse(asked->mode, NULL, asked->worker, &range, diag));
+    SONDE__TRY(cli_range_parse(values->mode, NULL, values->worker, &range, diag));
     SONDE__TRY(sonde_catalogue_find(catalogue, name, &what->id, diag));
     what->info = sonde_catalogue_info(catalogue, what->id);
     what->at = (sonde_trial_at){.mode = range.mode,
-                                .step = asked->step,
+                                .step = values->step,
                                 .worker = range.worker,
-                                .micro_batch = choose_part(asked->micro_batch, asked),
-                                .replica = choose_part(asked->replica, asked)};
-    if (asked->step == CLI_NOT_GIVEN) {
-        err = cli_last_step(what->trial, what->id, &range, needed_kinds(asked),
+                                .micro_batch = choose_part(values->micro_batch, values),
+                                .replica = choose_part(values->replica, values)};
+    if (values->step == CLI_NOT_GIVEN) {
+        err = cli_last_step(what->trial, what->id, &range, needed_kinds(values),
                             &what->at.step, diag);
     } else if ((sonde_trial_has(what->trial, what->id, &what->at) &
-                needed_kinds(asked)) == 0) {
-        range.begin = asked->step;
-        range.end = asked->step + 1;
-        err = cli_fail_nothing(what->trial, what->id, &range, needed_kinds(asked), diag);
+                needed_kinds(values)) == 0) {
+        range.begin = values->step;
+        range.end = values->step + 1;
+        err = cli_fail_nothing(what->trial, what->id, &range, needed_kinds(values), diag);
     }
     set_where(what);
     return err;

@@ -60,7 +60,7 @@ static void show_progress(void *user, int done, int total)
     }
 }
 
-static sonde_err compile(const tensors_values *asked, const char *job, compiled *work,
+static sonde_err compile(const tensors_values *values, const char *job, compiled *work,
                          sonde_diag *diag)
 {
     SONDE__TRY(cli_job_open(job, &work->job, diag));
@@ -68,36 +68,36 @@ static sonde_err compile(const tensors_values *asked, const char *job, compiled 
     info->options.on_progress = show_progress;
     work->began = cli_now();
     info->options.progress_user = &work->began;
-    if (asked->plan_cache != NULL) {
-        info->options.plan_cache = asked->plan_cache;
+    if (values->plan_cache != NULL) {
+        info->options.plan_cache = values->plan_cache;
     }
-    if (asked->batch != CLI_NOT_GIVEN) {
-        info->options.batch_size = asked->batch;
+    if (values->batch != CLI_NOT_GIVEN) {
+        info->options.batch_size = values->batch;
     }
-    if (asked->accumulation != CLI_NOT_GIVEN) {
-        info->options.gradient_accumulation = (int)asked->accumulation;
+    if (values->accumulation != CLI_NOT_GIVEN) {
+        info->options.gradient_accumulation = (int)values->accumulation;
     }
-    if (asked->threads != CLI_NOT_GIVEN) {
-        info->options.threads = (int)asked->threads;
+    if (values->threads != CLI_NOT_GIVEN) {
+        info->options.threads = (int)values->threads;
     }
     SONDE__TRY(sonde_nn_job_set_environment(work->job, diag));
-    if (asked->inference && asked->accumulation == CLI_NOT_GIVEN) {
+    if (values->inference && values->accumulation == CLI_NOT_GIVEN) {
         info->options.gradient_accumulation = 1; /* a job's is one of training */
     }
     SONDE__TRY(sonde_nn_job_build(work->job, &work->model, diag));
-    if (asked->weights != NULL) {
-        SONDE__TRY(cli_weights_load(work->job, work->model, asked->weights, job, diag));
+    if (values->weights != NULL) {
+        SONDE__TRY(cli_weights_load(work->job, work->model, values->weights, job, diag));
     }
     SONDE__TRY(sonde_nn_session_create(work->model, &info->options,
-                                       asked->inference ? NULL : &info->optimizer,
+                                       values->inference ? NULL : &info->optimizer,
                                        &work->session, diag));
-    if (!asked->inference) {
+    if (!values->inference) {
         SONDE__TRY(add_groups(work, diag));
     }
     return sonde_nn_session_compile(work->session, diag);
 }
 
-static void print_tensor(const tensors_values *asked, const sonde_catalogue *catalogue,
+static void print_tensor(const tensors_values *values, const sonde_catalogue *catalogue,
                          uint32_t id)
 {
     const sonde_tensor_info *info = sonde_catalogue_info(catalogue, id);
@@ -107,9 +107,9 @@ static void print_tensor(const tensors_values *asked, const sonde_catalogue *cat
     char shape[96];
 
     (void)sonde_shape_text(info->rank, info->shape, shape, sizeof shape);
-    if (asked->names) {
+    if (values->names) {
         (void)puts(info->name);
-    } else if (asked->json) {
+    } else if (values->json) {
         CLI_LINE(cli_uint("id", id), cli_text("name", info->name),
                  cli_text("role", sonde_role_name(info->role)),
                  cli_text("module", info->module), cli_text("op", info->op),
@@ -125,7 +125,8 @@ static void print_tensor(const tensors_values *asked, const sonde_catalogue *cat
     }
 }
 
-static sonde_err list(const tensors_values *asked, const compiled *work, sonde_diag *diag)
+static sonde_err list(const tensors_values *values, const compiled *work,
+                      sonde_diag *diag)
 {
     const sonde_catalogue *catalogue = sonde_nn_session_catalogue(work->session);
     sonde_selector *selector = NULL;
@@ -133,23 +134,23 @@ static sonde_err list(const tensors_values *asked, const compiled *work, sonde_d
     size_t count = 0;
     sonde_err err = SONDE_OK;
 
-    if (asked->select == NULL) {
-        if (!asked->json && !asked->names) {
+    if (values->select == NULL) {
+        if (!values->json && !values->names) {
             (void)printf("%-36s %-19s %-9s %-8s %-18s %s\n", "name", "role", "pass",
                          "dtype", "shape", "op");
         }
         for (uint32_t id = 0; id < sonde_catalogue_count(catalogue); id++) {
-            print_tensor(asked, catalogue, id);
+            print_tensor(values, catalogue, id);
         }
         return SONDE_OK;
     }
-    SONDE__TRY(sonde_selector_create(asked->select, &selector, diag));
+    SONDE__TRY(sonde_selector_create(values->select, &selector, diag));
     SONDE__TRY_DONE(sonde_selector_resolve(selector, catalogue, &ids, &count, diag));
     for (size_t i = 0; i < count; i++) {
-        print_tensor(asked, catalogue, ids[i]);
+        print_tensor(values, catalogue, ids[i]);
     }
     if (count == 0) {
-        cli_warn("'%s' matches no tensor", asked->select);
+        cli_warn("'%s' matches no tensor", values->select);
     }
 
 done:

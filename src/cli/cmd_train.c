@@ -321,7 +321,7 @@ static sonde_err set_options(const training *run, sonde_diag *diag)
 
 static sonde_err make_trainer(training *run, const char *job, sonde_diag *diag)
 {
-    const train_values *asked = run->asked;
+    const train_values *values = run->asked;
     const sonde_nn_trainer_options options = {
         .size = sizeof options,
         .events = {.user = run,
@@ -339,8 +339,8 @@ static sonde_err make_trainer(training *run, const char *job, sonde_diag *diag)
                    .warning = cli_on_warning,
                    .interrupted = cli_is_interrupted},
         .out = run->out,
-        .resume = asked->resume,
-        .no_evaluation = asked->no_eval,
+        .resume = values->resume,
+        .no_evaluation = values->no_eval,
         .ranks = run->ranks,
         .program = "sonde train",
         .run_model = cli_job_built_in(job),
@@ -356,17 +356,17 @@ static sonde_err make_trainer(training *run, const char *job, sonde_diag *diag)
 /* Taps for --print's selectors and for the job's entries of `observe`. */
 static sonde_err add_prints(training *run, sonde_diag *diag)
 {
-    const cli_list *asked = &run->asked->print;
+    const cli_list *list = &run->asked->print;
     const size_t taps = sonde_nn_job_get_info(run->job)->tap_count;
     const sonde_schedule always = sonde_schedule_every(1);
     sonde_nn_session *session = sonde_nn_trainer_get_info(run->trainer).session;
 
-    if (taps + asked->count == 0) {
+    if (taps + list->count == 0) {
         return SONDE_OK;
     }
     SONDE__TRY(sonde_printer_create(NULL, NULL, &run->printer, diag));
-    for (size_t i = 0; i < asked->count; i++) {
-        SONDE__TRY(sonde_nn_session_tap(session, asked->text[i], &always, SONDE_HOW_RAW,
+    for (size_t i = 0; i < list->count; i++) {
+        SONDE__TRY(sonde_nn_session_tap(session, list->text[i], &always, SONDE_HOW_RAW,
                                         sonde_printer_sink(run->printer), diag));
     }
     for (size_t i = 0; i < taps; i++) {

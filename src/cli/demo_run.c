@@ -73,7 +73,7 @@ static sonde_err open_source(const char *folder, sonde_nn_split split, source *w
         traits->shape[1] != SIDE || traits->shape[2] != SIDE ||
         traits->classes > CLASSES) {
         return fail_source(diag, folder, "a data set of another kind",
-                           "grey images of 28 x 28 in at most 10 classes");
+                           "gray images of 28 x 28 in at most 10 classes");
     }
     return SONDE_OK;
 }
@@ -269,17 +269,17 @@ sonde_err cli_demo_open(const cli_demo_file *file, bool fixed, const char *hook_
  * data. */
 static sonde_err set_options(running *run, sonde_diag *diag)
 {
-    const cli_demo_options *asked = run->asked;
+    const cli_demo_options *options = run->asked;
     SONDE__TRY(sonde_nn_job_set_environment(run->job, diag));
-    run->info->record.path = asked->run;
+    run->info->record.path = options->run;
     run->info->rules.none = true;
-    run->info->seed += (uint64_t)asked->seed;
+    run->info->seed += (uint64_t)options->seed;
     run->info->options.random_seed = run->info->seed;
-    if (!isnan(asked->learning_rate)) {
-        run->info->optimizer.learning_rate = (float)asked->learning_rate;
+    if (!isnan(options->learning_rate)) {
+        run->info->optimizer.learning_rate = (float)options->learning_rate;
     }
-    if (asked->threads != CLI_NOT_GIVEN) {
-        run->info->options.threads = (int)asked->threads;
+    if (options->threads != CLI_NOT_GIVEN) {
+        run->info->options.threads = (int)options->threads;
     }
     return SONDE_OK;
 }

@@ -1,5 +1,5 @@
 /*
- * axes.c - axes, and the keys that explain colours: colour bar and legend; see axes.h.
+ * axes.c - axes, and the keys that explain colors: color bar and legend; see axes.h.
  */
 #include "base/fail.h"
 #include "base/macros.h"
@@ -77,7 +77,7 @@ static double widest(sonde__plot_scene *scene, const sonde__plot_ticks *ticks)
     return width;
 }
 
-/* True if the labels of the x axis, centred at their ticks, keep a distance. */
+/* True if the labels of the x axis, centered at their ticks, keep a distance. */
 static bool labels_apart(sonde__plot_scene *scene, const sonde__plot_frame *frame)
 {
     const sonde__plot_ticks *const ticks = &frame->x.ticks;
@@ -189,7 +189,7 @@ static void draw_names(sonde__plot_scene *scene, const sonde__plot_frame *frame)
         sonde__plot_text(
             scene, frame->x.label, SONDE__FONT_LABEL, SONDE__INK,
             (sonde__plot_place){
-                .x = a.x + a.w / 2, .y = y, .align_x = SONDE__CENTRE, .maximum = a.w});
+                .x = a.x + a.w / 2, .y = y, .align_x = SONDE__CENTER, .maximum = a.w});
     }
     if (frame->y.label != NULL) {
         const double x = a.x - 2 * GAP - widest(scene, &frame->y.ticks);
@@ -216,7 +216,7 @@ void sonde__plot_frame_draw_axes(sonde__plot_scene *scene, const sonde__plot_fra
         sonde__plot_segment(scene, left, a.y + a.h, left, a.y + a.h + 4, SONDE__AXIS, 1);
         sonde__plot_text(scene, x->label[i], SONDE__FONT_TEXT, SONDE__MUTED,
                          (sonde__plot_place){
-                             .x = left, .y = a.y + a.h + GAP, .align_x = SONDE__CENTRE});
+                             .x = left, .y = a.y + a.h + GAP, .align_x = SONDE__CENTER});
     }
     for (int i = 0; i < y->count; i++) {
         sonde__plot_text(scene, y->label[i], SONDE__FONT_TEXT, SONDE__MUTED,
@@ -230,10 +230,10 @@ void sonde__plot_frame_draw_axes(sonde__plot_scene *scene, const sonde__plot_fra
 
 enum { BAR = 14, BAR_GAP = 18, SWATCH = 22, BLOCK = 12 };
 
-/* --- colour bar --------------------------------------------------------------------- */
+/* --- color bar --------------------------------------------------------------------- */
 
-double sonde__plot_colour_bar_width(sonde__plot_scene *scene, sonde__plot_axis *axis,
-                                    double height)
+double sonde__plot_color_bar_width(sonde__plot_scene *scene, sonde__plot_axis *axis,
+                                   double height)
 {
     choose_ticks(axis, (int)SONDE_MAX(height / 36, 2));
     double width = widest(scene, &axis->ticks);
@@ -243,8 +243,8 @@ double sonde__plot_colour_bar_width(sonde__plot_scene *scene, sonde__plot_axis *
     return ceil(BAR_GAP + BAR + GAP + width);
 }
 
-void sonde__plot_colour_bar_draw(sonde__plot_scene *scene, const sonde__plot_axis *axis,
-                                 sonde_colours colours, sonde__plot_box box)
+void sonde__plot_color_bar_draw(sonde__plot_scene *scene, const sonde__plot_axis *axis,
+                                sonde_colors colors, sonde__plot_box box)
 {
     enum { SHADES = 256 };
     const sonde__plot_box bar = {box.x + BAR_GAP, box.y, BAR, box.h};
@@ -252,8 +252,8 @@ void sonde__plot_colour_bar_draw(sonde__plot_scene *scene, const sonde__plot_axi
     uint32_t *pixels = sonde__malloc(SHADES * sizeof *pixels); /* (SHADES, 1) */
 
     for (int i = 0; pixels != NULL && i < SHADES; i++) {
-        pixels[i] = 0xff000000u |
-                    sonde__plot_colour_at(colours, 1 - i / (double)(SHADES - 1)) >> 8;
+        pixels[i] =
+            0xff000000u | sonde__plot_color_at(colors, 1 - i / (double)(SHADES - 1)) >> 8;
     }
     sonde__plot_image(scene, bar, pixels, 1, SHADES);
     sonde__plot_outline(scene, bar, SONDE__AXIS, 1);
@@ -285,11 +285,11 @@ static void draw_swatch(sonde__plot_scene *scene, const sonde__plot_legend_entry
     if (entry->pen > 0) {
         const sonde__plot_point line[] = {{x, y}, {x + SWATCH, y}};
 
-        sonde__plot_line(scene, line, SONDE_COUNT_OF(line), entry->colour, entry->pen,
+        sonde__plot_line(scene, line, SONDE_COUNT_OF(line), entry->color, entry->pen,
                          entry->dash);
     } else {
         sonde__plot_fill(scene, (sonde__plot_box){x, y - BLOCK / 2.0, BLOCK, BLOCK},
-                         entry->colour);
+                         entry->color);
     }
 }
 
@@ -323,9 +323,9 @@ double sonde__plot_legend(sonde__plot_scene *scene, sonde__plot_box box,
     return count > 0 ? y + row - box.y + GAP : 0;
 }
 
-/* --- colours ------------------------------------------------------------------------ */
+/* --- colors ------------------------------------------------------------------------ */
 
-/* Every eighth colour of viridis (van der Walt and Smith, matplotlib; CC0): between these
+/* Every eighth color of viridis (van der Walt and Smith, matplotlib; CC0): between these
  * knots a straight line is at most 1.8/255 off. */
 static const uint32_t viridis[] = {
     0x440154, 0x470d60, 0x48186a, 0x482374, 0x472d7b, 0x453681, 0x424086,
@@ -334,7 +334,7 @@ static const uint32_t viridis[] = {
     0x31b57b, 0x3ebc74, 0x4cc26c, 0x5dc963, 0x6ece58, 0x82d34c, 0x96d83f,
     0xabdc32, 0xc0df24, 0xd5e21a, 0xeae51a, 0xfde725,
 };
-static const uint32_t grey[] = {0x000000, 0xffffff};
+static const uint32_t gray[] = {0x000000, 0xffffff};
 static const uint32_t blues[] = {0xffffff, 0xe4eef8, 0xc3dbf0, 0x95c2e4, 0x5ea3d4,
                                  0x3481bd, 0x175f9f, 0x0a417c, 0x072852};
 
@@ -342,9 +342,9 @@ static const struct {
     const uint32_t *knots;
     int count;
 } maps[] = {
-    [SONDE_COLOURS_VIRIDIS] = {viridis, (int)SONDE_COUNT_OF(viridis)},
-    [SONDE_COLOURS_GREY] = {grey, (int)SONDE_COUNT_OF(grey)},
-    [SONDE_COLOURS_BLUES] = {blues, (int)SONDE_COUNT_OF(blues)},
+    [SONDE_COLORS_VIRIDIS] = {viridis, (int)SONDE_COUNT_OF(viridis)},
+    [SONDE_COLORS_GRAY] = {gray, (int)SONDE_COUNT_OF(gray)},
+    [SONDE_COLORS_BLUES] = {blues, (int)SONDE_COUNT_OF(blues)},
 };
 
 static double channel(uint32_t rgb, int shift)
@@ -352,14 +352,14 @@ static double channel(uint32_t rgb, int shift)
     return (double)((rgb >> shift) & 255u);
 }
 
-uint32_t sonde__plot_colour_at(sonde_colours colours, double t)
+uint32_t sonde__plot_color_at(sonde_colors colors, double t)
 {
-    const uint32_t *const knots = maps[colours].knots;
-    const int last = maps[colours].count - 1;
+    const uint32_t *const knots = maps[colors].knots;
+    const int last = maps[colors].count - 1;
     uint32_t rgb = 0;
 
     if (isnan(t)) {
-        return SONDE__NAN_COLOUR;
+        return SONDE__NAN_COLOR;
     }
     const double place = SONDE_MIN(SONDE_MAX(t, 0.0), 1.0) * last;
     const int knot = SONDE_MIN((int)place, last - 1);
@@ -379,10 +379,10 @@ static double linear(double channel_value)
     return c <= 0.04045 ? c / 12.92 : pow((c + 0.055) / 1.055, 2.4);
 }
 
-static double luminance(uint32_t colour)
+static double luminance(uint32_t color)
 {
-    return 0.2126 * linear(channel(colour, 24)) + 0.7152 * linear(channel(colour, 16)) +
-           0.0722 * linear(channel(colour, 8));
+    return 0.2126 * linear(channel(color, 24)) + 0.7152 * linear(channel(color, 16)) +
+           0.0722 * linear(channel(color, 8));
 }
 
 double sonde__plot_contrast(uint32_t a, uint32_t b)
@@ -392,17 +392,16 @@ double sonde__plot_contrast(uint32_t a, uint32_t b)
     return (SONDE_MAX(la, lb) + 0.05) / (SONDE_MIN(la, lb) + 0.05);
 }
 
-uint32_t sonde__plot_ink_on(uint32_t colour)
+uint32_t sonde__plot_ink_on(uint32_t color)
 {
     const uint32_t black = 0x000000ff;
 
-    return sonde__plot_contrast(black, colour) >=
-                   sonde__plot_contrast(SONDE__PAPER, colour)
+    return sonde__plot_contrast(black, color) >= sonde__plot_contrast(SONDE__PAPER, color)
                ? black
                : SONDE__PAPER;
 }
 
-uint32_t sonde__plot_line_colour(size_t i)
+uint32_t sonde__plot_line_color(size_t i)
 {
     static const uint32_t palette[SONDE__PALETTE] = {
         0x0072b2ff, 0xd55e00ff, 0x009e73ff, 0xb0568fff,
@@ -412,16 +411,16 @@ uint32_t sonde__plot_line_colour(size_t i)
     return palette[i % SONDE__PALETTE];
 }
 
-uint32_t sonde__plot_faded(uint32_t colour, uint32_t alpha)
+uint32_t sonde__plot_faded(uint32_t color, uint32_t alpha)
 {
-    return (colour & 0xffffff00u) | alpha;
+    return (color & 0xffffff00u) | alpha;
 }
 
-sonde_err sonde__plot_colours_check(sonde_colours colours, sonde_diag *diag)
+sonde_err sonde__plot_colors_check(sonde_colors colors, sonde_diag *diag)
 {
-    if ((size_t)colours >= SONDE_COUNT_OF(maps)) {
-        return sonde__fail(diag, SONDE_EINVAL, "colours", "a SONDE_COLOURS_ value",
-                           "no colour map has number %d", (int)colours);
+    if ((size_t)colors >= SONDE_COUNT_OF(maps)) {
+        return sonde__fail(diag, SONDE_EINVAL, "colors", "a SONDE_COLORS_ value",
+                           "no color map has number %d", (int)colors);
     }
     return SONDE_OK;
 }

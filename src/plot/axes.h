@@ -1,8 +1,8 @@
 /*
- * axes.h - colours, ticks and their labels, and a plot area with two axes, a colour bar
+ * axes.h - colors, ticks and their labels, and a plot area with two axes, a color bar
  * and a legend: measured, then drawn.
  *
- *     legend_height, colour_bar_width -> frame_layout -> draw_grid -> data -> draw_axes
+ *     legend_height, color_bar_width -> frame_layout -> draw_grid -> data -> draw_axes
  */
 #ifndef SONDE_PLOT_AXES_H
 #define SONDE_PLOT_AXES_H
@@ -17,27 +17,27 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* === colours ======================================================================= */
+/* === colors ======================================================================= */
 
-/* Colours are 0xRRGGBBAA. The colour of NaN is in no colour map. */
-#define SONDE__NAN_COLOUR 0xe6007effu
+/* Colors are 0xRRGGBBAA. The color of NaN is in no color map. */
+#define SONDE__NAN_COLOR 0xe6007effu
 
-/* t in 0 ... 1, clamped; NaN gives the colour of NaN. */
-SONDE_API uint32_t sonde__plot_colour_at(sonde_colours colours, double t);
-/* Black or white, the one with more contrast to colour: a ratio (WCAG 2.1) of at least
+/* t in 0 ... 1, clamped; NaN gives the color of NaN. */
+SONDE_API uint32_t sonde__plot_color_at(sonde_colors colors, double t);
+/* Black or white, the one with more contrast to color: a ratio (WCAG 2.1) of at least
  * 4.5. */
-SONDE_API uint32_t sonde__plot_ink_on(uint32_t colour);
+SONDE_API uint32_t sonde__plot_ink_on(uint32_t color);
 SONDE_API double sonde__plot_contrast(uint32_t a, uint32_t b);
 
 enum { SONDE__PALETTE = 7 };
-/* Line colours that colour-blind people can distinguish (Okabe and Ito 2008, the light
+/* Line colors that color-blind people can distinguish (Okabe and Ito 2008, the light
  * ones darkened); they repeat after SONDE__PALETTE. */
-SONDE_API uint32_t sonde__plot_line_colour(size_t i);
+SONDE_API uint32_t sonde__plot_line_color(size_t i);
 /* The same with another opacity, 0 ... 255. */
-SONDE_API uint32_t sonde__plot_faded(uint32_t colour, uint32_t alpha);
+SONDE_API uint32_t sonde__plot_faded(uint32_t color, uint32_t alpha);
 
-/* SONDE_EINVAL: colours is not a value of the enumeration. */
-sonde_err sonde__plot_colours_check(sonde_colours colours, sonde_diag *diag);
+/* SONDE_EINVAL: colors is not a value of the enumeration. */
+sonde_err sonde__plot_colors_check(sonde_colors colors, sonde_diag *diag);
 
 /* === ticks ========================================================================= */
 
@@ -105,20 +105,20 @@ void sonde__plot_frame_draw_axes(sonde__plot_scene *scene,
 double sonde__plot_frame_x(const sonde__plot_frame *frame, double x);
 double sonde__plot_frame_y(const sonde__plot_frame *frame, double y);
 
-/* --- colour bar --------------------------------------------------------------------- */
+/* --- color bar --------------------------------------------------------------------- */
 
 /* Chooses the ticks of the bar's axis, for a bar of that height. */
-double sonde__plot_colour_bar_width(sonde__plot_scene *scene, sonde__plot_axis *axis,
-                                    double height);
+double sonde__plot_color_bar_width(sonde__plot_scene *scene, sonde__plot_axis *axis,
+                                   double height);
 /* Draws it at the right end of box. */
-void sonde__plot_colour_bar_draw(sonde__plot_scene *scene, const sonde__plot_axis *axis,
-                                 sonde_colours colours, sonde__plot_box box);
+void sonde__plot_color_bar_draw(sonde__plot_scene *scene, const sonde__plot_axis *axis,
+                                sonde_colors colors, sonde__plot_box box);
 
 /* --- legend ------------------------------------------------------------------------- */
 
 typedef struct sonde__plot_legend_entry {
     const char *name; /* borrowed */
-    uint32_t colour;
+    uint32_t color;
     int dash;
     double pen; /* width of the line; 0: a block */
 } sonde__plot_legend_entry;

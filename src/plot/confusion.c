@@ -81,7 +81,7 @@ static sonde_err read_matrix(const sonde_confusion_plot *plot, matrix *m,
 
     *m = (matrix){.plot = plot, .whole = true};
     SONDE__TRY(check_view(&plot->counts, diag));
-    SONDE__TRY(sonde__plot_colours_check(plot->colours, diag));
+    SONDE__TRY(sonde__plot_colors_check(plot->colors, diag));
     m->classes = (int)plot->counts.shape[0];
     m->values = sonde__calloc((size_t)m->classes * (size_t)m->classes, sizeof(double));
     if (m->values == NULL) {
@@ -222,7 +222,7 @@ static bool lay_out(matrix *m, sonde__plot_scene *scene, sonde__plot_box space)
         m->names_below = SONDE_MIN(m->names_below, SONDE_MAX(space.h * 0.3, 24));
     }
     bar =
-        sonde__plot_colour_bar_width(scene, &m->bar, space.h > 0 ? space.h : space.w / 2);
+        sonde__plot_color_bar_width(scene, &m->bar, space.h > 0 ? space.h : space.w / 2);
     cell = (space.w - title - m->names_left - GAP - bar) / m->classes;
     if (space.h > 0) {
         cell = SONDE_MIN(cell, (space.h - title - m->names_below - GAP) / m->classes);
@@ -237,7 +237,7 @@ static bool lay_out(matrix *m, sonde__plot_scene *scene, sonde__plot_box space)
         m->names_below = ceil(sonde__plot_text_height(SONDE__FONT_TEXT));
     }
     /* Chooses the ticks again, for the final height of the bar. */
-    bar = sonde__plot_colour_bar_width(scene, &m->bar, m->cell * m->classes);
+    bar = sonde__plot_color_bar_width(scene, &m->bar, m->cell * m->classes);
     width = title + m->names_left + GAP + m->cell * m->classes + bar;
     m->x = floor(space.x + SONDE_MAX(0, (space.w - width) / 2) + title + m->names_left +
                  GAP);
@@ -248,9 +248,9 @@ static bool lay_out(matrix *m, sonde__plot_scene *scene, sonde__plot_box space)
 
 /* --- drawing ------------------------------------------------------------------------ */
 
-static uint32_t cell_colour(const matrix *m, double value)
+static uint32_t cell_color(const matrix *m, double value)
 {
-    return sonde__plot_colour_at(m->plot->colours, value / m->bar.high);
+    return sonde__plot_color_at(m->plot->colors, value / m->bar.high);
 }
 
 static void draw_cells(const matrix *m, sonde__plot_scene *scene)
@@ -260,18 +260,18 @@ static void draw_cells(const matrix *m, sonde__plot_scene *scene)
     for (int row = 0; row < m->classes; row++) {
         for (int column = 0; column < m->classes; column++) {
             const double value = m->values[row * m->classes + column];
-            const uint32_t colour = cell_colour(m, value);
+            const uint32_t color = cell_color(m, value);
             const sonde__plot_box box = {m->x + column * m->cell, m->y + row * m->cell,
                                          m->cell - gap, m->cell - gap};
             char text[40] = "";
 
-            sonde__plot_fill(scene, box, colour);
+            sonde__plot_fill(scene, box, color);
             if (m->font.size > 0) {
                 write_value(m, value, text, sizeof text);
-                sonde__plot_text(scene, text, m->font, sonde__plot_ink_on(colour),
+                sonde__plot_text(scene, text, m->font, sonde__plot_ink_on(color),
                                  (sonde__plot_place){.x = box.x + box.w / 2,
                                                      .y = box.y + box.h / 2,
-                                                     .align_x = SONDE__CENTRE,
+                                                     .align_x = SONDE__CENTER,
                                                      .align_y = SONDE__MIDDLE});
             }
         }
@@ -285,7 +285,7 @@ static void draw_image(const matrix *m, sonde__plot_scene *scene)
     uint32_t *pixels = sonde__malloc(count * sizeof *pixels); /* (K, K) */
 
     for (size_t i = 0; pixels != NULL && i < count; i++) {
-        pixels[i] = 0xff000000u | cell_colour(m, m->values[i]) >> 8;
+        pixels[i] = 0xff000000u | cell_color(m, m->values[i]) >> 8;
     }
     sonde__plot_image(scene, (sonde__plot_box){m->x, m->y, side, side}, pixels,
                       m->classes, m->classes);
@@ -311,7 +311,7 @@ static void draw_names(const matrix *m, sonde__plot_scene *scene)
             scene, name, SONDE__FONT_TEXT, SONDE__INK,
             (sonde__plot_place){.x = m->x + middle,
                                 .y = m->y + side + GAP,
-                                .align_x = SONDE__CENTRE,
+                                .align_x = SONDE__CENTER,
                                 .align_y = SONDE__TOP,
                                 .maximum = m->upright ? 0 : m->names_below + 0.5,
                                 .turned = !m->upright});
@@ -326,7 +326,7 @@ static void draw_names(const matrix *m, sonde__plot_scene *scene)
     sonde__plot_text(scene, "Predicted label", SONDE__FONT_LABEL, SONDE__INK,
                      (sonde__plot_place){.x = m->x + side / 2,
                                          .y = m->y + side + 2.5 * GAP + m->names_below,
-                                         .align_x = SONDE__CENTRE,
+                                         .align_x = SONDE__CENTER,
                                          .maximum = side});
 }
 
@@ -334,7 +334,7 @@ static sonde_err draw(matrix *m, sonde__plot_scene *scene, const sonde__plot_pag
                       sonde_diag *diag)
 {
     const double side = m->cell * m->classes;
-    const double bar = sonde__plot_colour_bar_width(scene, &m->bar, side);
+    const double bar = sonde__plot_color_bar_width(scene, &m->bar, side);
 
     if (m->classes > DRAWN_CELLS) {
         draw_image(m, scene);
@@ -344,8 +344,8 @@ static sonde_err draw(matrix *m, sonde__plot_scene *scene, const sonde__plot_pag
     sonde__plot_outline(scene, (sonde__plot_box){m->x - 1, m->y - 1, side + 1, side + 1},
                         SONDE__GRID, 1);
     draw_names(m, scene);
-    sonde__plot_colour_bar_draw(scene, &m->bar, m->plot->colours,
-                                (sonde__plot_box){m->x + side, m->y, bar, side});
+    sonde__plot_color_bar_draw(scene, &m->bar, m->plot->colors,
+                               (sonde__plot_box){m->x + side, m->y, bar, side});
     return sonde__plot_page_end(scene, page,
                                 m->y + side + 2.5 * GAP + m->names_below +
                                     sonde__plot_text_height(SONDE__FONT_LABEL),

@@ -206,7 +206,7 @@ static sonde_err read_series(chart *c, sonde_diag *diag)
             c->marks[kind] += c->series[i].marks[kind];
         }
         c->entries[i] = (sonde__plot_legend_entry){.name = name_of(c, i),
-                                                   .colour = sonde__plot_line_colour(i),
+                                                   .color = sonde__plot_line_color(i),
                                                    .dash = (int)(i / SONDE__PALETTE) % 4,
                                                    .pen = 2};
     }
@@ -321,7 +321,7 @@ static size_t thin_out(sonde__plot_point *points, size_t count, double scale)
 }
 
 typedef struct stroke {
-    uint32_t colour;
+    uint32_t color;
     double pen;
     int dash;
     bool dots;
@@ -336,10 +336,10 @@ static void draw_run(sonde__plot_scene *scene, sonde__plot_point *points, size_t
         count = thin_out(points, count, scene->scale);
     }
     if (count > 1) {
-        sonde__plot_line(scene, points, count, s.colour, s.pen, s.dash);
+        sonde__plot_line(scene, points, count, s.color, s.pen, s.dash);
     }
     for (size_t i = 0; i < count && (s.dots || all == 1); i++) {
-        sonde__plot_dot(scene, points[i].x, points[i].y, s.pen + 4, s.colour);
+        sonde__plot_dot(scene, points[i].x, points[i].y, s.pen + 4, s.color);
     }
 }
 
@@ -371,7 +371,7 @@ static void draw_values(const chart *c, sonde__plot_scene *scene,
 /* --- marks -------------------------------------------------------------------------- */
 
 static void draw_mark(sonde__plot_scene *scene, sonde__plot_box area,
-                      sonde__plot_mark mark, double x, uint32_t colour)
+                      sonde__plot_mark mark, double x, uint32_t color)
 {
     const double r = 3.5, top = area.y + 2, bottom = area.y + area.h - 2;
     const sonde__plot_point up[] = {{x, top}, {x - r, top + 2 * r}, {x + r, top + 2 * r}};
@@ -379,10 +379,10 @@ static void draw_mark(sonde__plot_scene *scene, sonde__plot_box area,
         {x, bottom}, {x - r, bottom - 2 * r}, {x + r, bottom - 2 * r}};
 
     if (mark == SONDE__MARK_NAN) {
-        sonde__plot_segment(scene, x - r, bottom - 2 * r, x + r, bottom, colour, 1.6);
-        sonde__plot_segment(scene, x - r, bottom, x + r, bottom - 2 * r, colour, 1.6);
+        sonde__plot_segment(scene, x - r, bottom - 2 * r, x + r, bottom, color, 1.6);
+        sonde__plot_segment(scene, x - r, bottom, x + r, bottom - 2 * r, color, 1.6);
     } else {
-        sonde__plot_area(scene, mark == SONDE__MARK_ABOVE ? up : down, 3, colour);
+        sonde__plot_area(scene, mark == SONDE__MARK_ABOVE ? up : down, 3, color);
     }
 }
 
@@ -397,7 +397,7 @@ static void draw_marks(const chart *c, sonde__plot_scene *scene, size_t k)
         const double x = sonde__plot_frame_x(&c->frame, s->x[i]);
 
         if (mark != SONDE__MARK_POINT && fabs(x - last[mark]) >= MARK_EVERY) {
-            draw_mark(scene, c->frame.area, mark, x, c->entries[k].colour);
+            draw_mark(scene, c->frame.area, mark, x, c->entries[k].color);
             last[mark] = x;
         }
     }
@@ -442,7 +442,7 @@ static void draw_series(const chart *c, sonde__plot_scene *scene)
 
         draw_values(
             c, scene, s, s->y,
-            (stroke){.colour = smooth ? sonde__plot_faded(e->colour, 0x48) : e->colour,
+            (stroke){.color = smooth ? sonde__plot_faded(e->color, 0x48) : e->color,
                      .pen = smooth ? 1.2 : e->pen,
                      .dash = smooth ? 0 : e->dash,
                      .dots = dots && !smooth});
@@ -452,7 +452,7 @@ static void draw_series(const chart *c, sonde__plot_scene *scene)
 
         if (c->series[k].smooth != NULL) {
             draw_values(c, scene, &c->series[k], c->series[k].smooth,
-                        (stroke){.colour = e->colour, .pen = e->pen, .dash = e->dash});
+                        (stroke){.color = e->color, .pen = e->pen, .dash = e->dash});
         }
     }
     for (size_t k = 0; k < c->plot->count; k++) {

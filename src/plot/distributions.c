@@ -74,7 +74,7 @@ static sonde__plot_frame make_frame(const sonde_histogram_plot *plot, uint64_t l
 
 /* One bar between two heights, with a thin gap to the next. */
 static void draw_bar(sonde__plot_scene *scene, const sonde__plot_frame *frame,
-                     double left, double right, double low, double high, uint32_t colour)
+                     double left, double right, double low, double high, uint32_t color)
 {
     const double x0 = sonde__plot_frame_x(frame, left),
                  x1 = sonde__plot_frame_x(frame, right);
@@ -83,8 +83,7 @@ static void draw_bar(sonde__plot_scene *scene, const sonde__plot_frame *frame,
     const double gap = x1 - x0 >= 5 ? 1 : 0;
 
     if (high > low) {
-        sonde__plot_fill(scene, (sonde__plot_box){x0, y1, x1 - x0 - gap, y0 - y1},
-                         colour);
+        sonde__plot_fill(scene, (sonde__plot_box){x0, y1, x1 - x0 - gap, y0 - y1}, color);
     }
 }
 
@@ -99,9 +98,9 @@ static void draw_bars(const sonde_histogram_plot *plot, sonde__plot_scene *scene
         const uint64_t apart = i == 0 ? plot->zeros : 0;
         const double rest = (double)(h->counts[i] - apart);
 
-        draw_bar(scene, frame, left, right, 0, rest, sonde__plot_line_colour(0));
+        draw_bar(scene, frame, left, right, 0, rest, sonde__plot_line_color(0));
         draw_bar(scene, frame, left, right, rest, (double)h->counts[i],
-                 sonde__plot_line_colour(1));
+                 sonde__plot_line_color(1));
     }
 }
 
@@ -112,8 +111,8 @@ static bool draw_histogram(void *state, sonde__plot_scene *scene, sonde__plot_bo
     const sonde_histogram_plot *const plot = b->plot;
     char count[40] = "", zeros[160] = "";
     const sonde__plot_legend_entry entries[] = {
-        {.name = zeros, .colour = sonde__plot_line_colour(1)},
-        {.name = "other values", .colour = sonde__plot_line_colour(0)},
+        {.name = zeros, .color = sonde__plot_line_color(1)},
+        {.name = "other values", .color = sonde__plot_line_color(0)},
     };
     const size_t entry_count = plot->zeros > 0 ? SONDE_COUNT_OF(entries) : 0;
     sonde__plot_frame frame = make_frame(plot, b->largest);
@@ -317,13 +316,13 @@ static uint32_t *make_pixels(const map *m, int columns)
             average(m, low + x * width, low + (x + 1) * width, &step, mean);
 
         for (size_t row = 0; row < rows; row++) {
-            const uint32_t colour =
-                weight > 0 ? sonde__plot_colour_at(m->plot->colours,
-                                                   mean[row] / weight / m->largest)
+            const uint32_t color =
+                weight > 0 ? sonde__plot_color_at(m->plot->colors,
+                                                  mean[row] / weight / m->largest)
                            : SONDE__PAPER;
 
             pixels[(rows - 1 - row) * (size_t)columns + (size_t)x] =
-                0xff000000u | colour >> 8;
+                0xff000000u | color >> 8;
         }
     }
     if (mean == NULL) {
@@ -336,7 +335,7 @@ static uint32_t *make_pixels(const map *m, int columns)
 
 /* --- drawing ------------------------------------------------------------------------ */
 
-/* Runs of medians; a light edge below the line keeps it readable on every colour. */
+/* Runs of medians; a light edge below the line keeps it readable on every color. */
 static void draw_medians(const map *m, sonde__plot_scene *scene)
 {
     const size_t count = m->plot->count;
@@ -356,11 +355,11 @@ static void draw_medians(const map *m, sonde__plot_scene *scene)
         }
         if (run > 1) {
             sonde__plot_line(scene, points, run, 0xffffffc0u, 4, 0);
-            sonde__plot_line(scene, points, run, sonde__plot_line_colour(1), 2, 0);
+            sonde__plot_line(scene, points, run, sonde__plot_line_color(1), 2, 0);
         } else if (run == 1) {
             sonde__plot_dot(scene, points[0].x, points[0].y, 8, 0xffffffc0u);
             sonde__plot_dot(scene, points[0].x, points[0].y, 6,
-                            sonde__plot_line_colour(1));
+                            sonde__plot_line_color(1));
         }
         run = 0;
     }
@@ -386,7 +385,7 @@ static bool draw_map(void *state, sonde__plot_scene *scene, sonde__plot_box spac
 {
     map *const m = state;
     const sonde__plot_legend_entry entry = {
-        .name = "median", .colour = sonde__plot_line_colour(1), .pen = 2};
+        .name = "median", .color = sonde__plot_line_color(1), .pen = 2};
     const double legend =
         sonde__plot_legend(scene, space, &entry, m->plot->median ? 1 : 0, true);
     double bar = 0;
@@ -394,7 +393,7 @@ static bool draw_map(void *state, sonde__plot_scene *scene, sonde__plot_box spac
     space.y += legend;
     space.h -= legend;
     make_axes(m);
-    bar = sonde__plot_colour_bar_width(scene, &m->bar, space.h - 50);
+    bar = sonde__plot_color_bar_width(scene, &m->bar, space.h - 50);
     space.w -= bar;
     if (!sonde__plot_frame_layout(scene, space, &m->frame)) {
         return false;
@@ -411,8 +410,8 @@ static bool draw_map(void *state, sonde__plot_scene *scene, sonde__plot_box spac
     scene->clip = (sonde__plot_box){0};
     sonde__plot_outline(scene, m->frame.area, SONDE__AXIS, 1);
     sonde__plot_frame_draw_axes(scene, &m->frame);
-    sonde__plot_colour_bar_draw(
-        scene, &m->bar, m->plot->colours,
+    sonde__plot_color_bar_draw(
+        scene, &m->bar, m->plot->colors,
         (sonde__plot_box){space.x + space.w, m->frame.area.y, bar, m->frame.area.h});
     return true;
 }
@@ -421,7 +420,7 @@ static sonde_err build_map(map *m, sonde__plot_scene *scene, sonde_diag *diag)
 {
     const sonde_heatmap_plot *const plot = m->plot;
     char note[80] = "", count[40] = "";
-    SONDE__TRY(sonde__plot_colours_check(plot->colours, diag));
+    SONDE__TRY(sonde__plot_colors_check(plot->colors, diag));
     SONDE__TRY(read_steps(m, diag));
     if (m->empty > 0) {
         (void)snprintf(note, sizeof note, "%s of the steps hold no values",

@@ -19,7 +19,7 @@
 
 /* --- axes --------------------------------------------------------------------------- */
 
-static bool is_colour_axis(int64_t size)
+static bool is_color_axis(int64_t size)
 {
     return size == 1 || size == 3;
 }
@@ -39,7 +39,7 @@ static bool find_axes(const sonde_view *view, bool batch, int axis[4])
     if (view->rank != first + 3) {
         return false;
     }
-    if (is_colour_axis(view->shape[first])) {
+    if (is_color_axis(view->shape[first])) {
         axis[1] = first;
         axis[2] = first + 1;
         axis[3] = first + 2;
@@ -48,7 +48,7 @@ static bool find_axes(const sonde_view *view, bool batch, int axis[4])
     axis[1] = first + 2;
     axis[2] = first;
     axis[3] = first + 1;
-    return is_colour_axis(view->shape[first + 2]);
+    return is_color_axis(view->shape[first + 2]);
 }
 
 sonde_err sonde__plot_pictures_of(const sonde_view *view, bool batch, const char *where,
@@ -140,15 +140,15 @@ static census count_values(const sonde__plot_pictures *p)
 /* The range of all values, as described in <sonde/plot.h>. */
 static sonde__plot_span span_of(const sonde__plot_pictures *pictures)
 {
-    const bool colour = pictures->channels == 3;
+    const bool color = pictures->channels == 3;
     const bool real = sonde_dtype_is_float(pictures->view->dtype);
 
-    if (colour && pictures->view->dtype == SONDE_U8) {
+    if (color && pictures->view->dtype == SONDE_U8) {
         return (sonde__plot_span){0, 255};
     }
     const census c = count_values(pictures);
 
-    if (c.low > c.high || (colour && real && c.low >= 0 && c.high <= 1)) {
+    if (c.low > c.high || (color && real && c.low >= 0 && c.high <= 1)) {
         return (sonde__plot_span){0, 1}; /* also if no value is finite */
     }
     return (sonde__plot_span){c.low, c.high};
@@ -200,18 +200,18 @@ static double mean_part(const sonde__plot_pictures *p, int64_t i, int64_t channe
 }
 
 static uint32_t pixel_at(const sonde__plot_pictures *p, int64_t i, const int64_t y[2],
-                         const int64_t x[2], sonde__plot_span span, sonde_colours colours)
+                         const int64_t x[2], sonde__plot_span span, sonde_colors colors)
 {
     uint32_t rgb = 0;
 
     if (p->channels == 1) {
-        return sonde__plot_colour_at(colours, mean_part(p, i, 0, y, x, span));
+        return sonde__plot_color_at(colors, mean_part(p, i, 0, y, x, span));
     }
     for (int64_t channel = 0; channel < 3; channel++) {
         const double part = mean_part(p, i, channel, y, x, span);
 
         if (isnan(part)) {
-            return SONDE__NAN_COLOUR;
+            return SONDE__NAN_COLOR;
         }
         rgb = rgb << 8 | (uint32_t)lround(part * 255);
     }
@@ -219,7 +219,7 @@ static uint32_t pixel_at(const sonde__plot_pictures *p, int64_t i, const int64_t
 }
 
 uint32_t *sonde__plot_picture_pixels(const sonde__plot_pictures *pictures, int64_t i,
-                                     sonde__plot_span span, sonde_colours colours,
+                                     sonde__plot_span span, sonde_colors colors,
                                      int columns, int rows)
 {
     size_t count = 0;
@@ -239,14 +239,14 @@ uint32_t *sonde__plot_picture_pixels(const sonde__plot_pictures *pictures, int64
                                   pictures->width * (column + 1) / columns};
 
             pixels[(size_t)row * (size_t)columns + (size_t)column] =
-                0xff000000u | pixel_at(pictures, i, y, x, span, colours) >> 8;
+                0xff000000u | pixel_at(pictures, i, y, x, span, colors) >> 8;
         }
     }
     return pixels;
 }
 
 static void draw_picture(sonde__plot_scene *scene, const sonde__plot_pictures *pictures,
-                         int64_t i, sonde__plot_span span, sonde_colours colours,
+                         int64_t i, sonde__plot_span span, sonde_colors colors,
                          sonde__plot_box box)
 {
     const double w = SONDE_MAX(1, round(box.w * scene->scale));
@@ -258,7 +258,7 @@ static void draw_picture(sonde__plot_scene *scene, const sonde__plot_pictures *p
         return;
     }
     sonde__plot_image(
-        scene, box, sonde__plot_picture_pixels(pictures, i, span, colours, columns, rows),
+        scene, box, sonde__plot_picture_pixels(pictures, i, span, colors, columns, rows),
         columns, rows);
 }
 
@@ -285,7 +285,7 @@ typedef struct gallery {
     bool panels, arrows; /* a view each, with its size below; arrows between them */
     sonde__plot_pictures pictures[VIEWS_MAX]; /* the first, unless panels */
     sonde__plot_span span[VIEWS_MAX];
-    sonde_colours colours[VIEWS_MAX];
+    sonde_colors colors[VIEWS_MAX];
     const char *titles[VIEWS_MAX];
     const char *const *labels; /* of all images; NULL: none */
     uint64_t nan, infinite;
@@ -295,14 +295,14 @@ typedef struct gallery {
     double size;          /* of the texts below */
 } gallery;
 
-static sonde_err read_view(gallery *g, const sonde_view *view, sonde_colours colours,
+static sonde_err read_view(gallery *g, const sonde_view *view, sonde_colors colors,
                            const char *where, sonde_diag *diag)
 {
     const int64_t i = g->panels ? g->count : 0;
 
     SONDE__TRY(sonde__plot_pictures_of(view, !g->panels, where, &g->pictures[i], diag));
-    SONDE__TRY(sonde__plot_colours_check(colours, diag));
-    g->colours[i] = colours;
+    SONDE__TRY(sonde__plot_colors_check(colors, diag));
+    g->colors[i] = colors;
     g->span[i] = span_of(&g->pictures[i]);
     g->count += g->pictures[i].count;
     if (sonde_dtype_is_float(view->dtype)) {
@@ -384,7 +384,7 @@ static void draw_panel(const gallery *g, sonde__plot_scene *scene, int64_t i,
     sonde__plot_text(scene, size, SONDE__FONT_TEXT, SONDE__MUTED,
                      (sonde__plot_place){.x = x + g->cell / 2,
                                          .y = box.y + box.h + 8,
-                                         .align_x = SONDE__CENTRE,
+                                         .align_x = SONDE__CENTER,
                                          .maximum = g->cell});
     if (g->arrows && i > 0) {
         draw_arrow(scene, x - g->gap / 2, box.y + box.h / 2);
@@ -403,7 +403,7 @@ static void draw_cell(const gallery *g, sonde__plot_scene *scene, int64_t i, dou
     fit(&g->pictures[view], g->cell, g->height, &box.w, &box.h);
     box.x = floor(x + (g->cell - box.w) / 2);
     box.y = y + floor((g->height - box.h) / 2);
-    draw_picture(scene, &g->pictures[view], i - view, g->span[view], g->colours[view],
+    draw_picture(scene, &g->pictures[view], i - view, g->span[view], g->colors[view],
                  box);
     if (g->panels) {
         draw_panel(g, scene, i, box, x);
@@ -415,7 +415,7 @@ static void draw_cell(const gallery *g, sonde__plot_scene *scene, int64_t i, dou
         sonde__plot_lines_draw(scene, &lines, SONDE__FONT_LABEL, SONDE__INK,
                                (sonde__plot_place){.x = x + g->cell / 2,
                                                    .y = box.y - 4,
-                                                   .align_x = SONDE__CENTRE,
+                                                   .align_x = SONDE__CENTER,
                                                    .align_y = SONDE__BOTTOM});
         sonde__plot_lines_fini(&lines);
     }
@@ -458,7 +458,7 @@ sonde_err sonde__plot_build_images(const void *description, sonde__plot_scene *s
     const sonde_images_plot *const plot = description;
     gallery g = {.labels = plot->labels, .gap = 16};
 
-    SONDE__TRY(read_view(&g, &plot->images, plot->colours, "images", diag));
+    SONDE__TRY(read_view(&g, &plot->images, plot->colors, "images", diag));
     if (plot->columns < 0) {
         return sonde__fail(diag, SONDE_EINVAL, "columns", "1 or more", "%d",
                            plot->columns);
@@ -492,7 +492,7 @@ sonde_err sonde__plot_build_panels(const void *description, sonde__plot_scene *s
         (void)snprintf(where, sizeof where, "panel %zu", i);
         g.titles[i] = plot->panels[i].title;
         SONDE__TRY(
-            read_view(&g, &plot->panels[i].image, plot->panels[i].colours, where, diag));
+            read_view(&g, &plot->panels[i].image, plot->panels[i].colors, where, diag));
     }
     return draw_gallery(&g, &plot->page, scene, diag);
 }

@@ -11,7 +11,7 @@
 
 /* Lines of a text at y; returns where the next may start. */
 static double draw_heading(sonde__plot_scene *scene, const char *text,
-                           sonde__plot_font font, uint32_t colour, double y)
+                           sonde__plot_font font, uint32_t color, double y)
 {
     const double width = scene->width - 2 * SONDE__MARGIN;
     sonde__plot_lines lines = {0};
@@ -20,7 +20,7 @@ static double draw_heading(sonde__plot_scene *scene, const char *text,
         return y;
     }
     lines = sonde__plot_wrap(scene, text, font, width, 3);
-    sonde__plot_lines_draw(scene, &lines, font, colour,
+    sonde__plot_lines_draw(scene, &lines, font, color,
                            (sonde__plot_place){.x = SONDE__MARGIN, .y = y});
     y += sonde__plot_lines_height(&lines, font) + 4;
     sonde__plot_lines_fini(&lines);

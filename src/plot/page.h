@@ -96,17 +96,17 @@ SONDE_API sonde_err sonde__plot_pictures_of(const sonde_view *view, bool batch,
                                             const char *where, sonde__plot_pictures *out,
                                             sonde_diag *diag);
 
-/* The values that span the colours. */
+/* The values that span the colors. */
 typedef struct sonde__plot_span {
     double low, high;
 } sonde__plot_span;
 
 /* Image i as (rows, columns) pixels, at most its own size. Each pixel is the mean of its
- * part of the image, or the colour of NaN if the part has one. Returned new; NULL: out of
+ * part of the image, or the color of NaN if the part has one. Returned new; NULL: out of
  * memory. */
 SONDE_API uint32_t *sonde__plot_picture_pixels(const sonde__plot_pictures *pictures,
                                                int64_t i, sonde__plot_span span,
-                                               sonde_colours colours, int columns,
+                                               sonde_colors colors, int columns,
                                                int rows);
 
 /* === points of curves ============================================================== */

@@ -62,11 +62,10 @@ typedef struct brush {
     bool vector;
 } brush;
 
-static void set_colour(const brush *b, uint32_t colour)
+static void set_color(const brush *b, uint32_t color)
 {
-    cairo_set_source_rgba(b->cairo, (colour >> 24) / 255.0,
-                          ((colour >> 16) & 255u) / 255.0, ((colour >> 8) & 255u) / 255.0,
-                          (colour & 255u) / 255.0);
+    cairo_set_source_rgba(b->cairo, (color >> 24) / 255.0, ((color >> 16) & 255u) / 255.0,
+                          ((color >> 8) & 255u) / 255.0, (color & 255u) / 255.0);
 }
 
 static double snap(const brush *b, double value)
@@ -104,7 +103,7 @@ static bool is_upright(const sonde__plot_point *points, size_t count)
     return true;
 }
 
-/* A pen of an odd number of pixels is sharp when it runs along their centres. */
+/* A pen of an odd number of pixels is sharp when it runs along their centers. */
 static void draw_line(const brush *b, const sonde__plot_item *item)
 {
     static const double dashes[][2] = {{7, 4}, {2, 3}, {12, 4}};
@@ -226,7 +225,7 @@ static void draw_item(const brush *b, const sonde__plot_item *item)
         cairo_rectangle(b->cairo, item->clip.x, item->clip.y, item->clip.w, item->clip.h);
         cairo_clip(b->cairo);
     }
-    set_colour(b, item->colour);
+    set_color(b, item->color);
     switch (item->kind) {
     case SONDE__ITEM_FILL:
         draw_fill(b, item);
@@ -257,7 +256,7 @@ static cairo_status_t draw_scene(const sonde__plot_scene *scene, cairo_surface_t
     cairo_status_t status = CAIRO_STATUS_SUCCESS;
 
     cairo_scale(b.cairo, scene->scale, scene->scale);
-    set_colour(&b, SONDE__PAPER);
+    set_color(&b, SONDE__PAPER);
     cairo_paint(b.cairo);
     for (size_t i = 0; i < scene->count; i++) {
         draw_item(&b, &scene->items[i]);

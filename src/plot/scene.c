@@ -68,11 +68,11 @@ static void add_item(sonde__plot_scene *scene, sonde__plot_item item)
     scene->items[scene->count++] = item;
 }
 
-void sonde__plot_fill(sonde__plot_scene *scene, sonde__plot_box box, uint32_t colour)
+void sonde__plot_fill(sonde__plot_scene *scene, sonde__plot_box box, uint32_t color)
 {
     assert(isfinite(box.x) && isfinite(box.y) && isfinite(box.w) && isfinite(box.h));
     add_item(scene,
-             (sonde__plot_item){.kind = SONDE__ITEM_FILL, .box = box, .colour = colour});
+             (sonde__plot_item){.kind = SONDE__ITEM_FILL, .box = box, .color = color});
 }
 
 /* The smallest box around the points. */
@@ -111,11 +111,11 @@ static void add_points(sonde__plot_scene *scene, sonde__plot_item item,
 }
 
 void sonde__plot_line(sonde__plot_scene *scene, const sonde__plot_point *points,
-                      size_t count, uint32_t colour, double width, int dash)
+                      size_t count, uint32_t color, double width, int dash)
 {
     add_points(scene,
                (sonde__plot_item){.kind = SONDE__ITEM_LINE,
-                                  .colour = colour,
+                                  .color = color,
                                   .width = width,
                                   .dash = dash,
                                   .count = count},
@@ -123,23 +123,23 @@ void sonde__plot_line(sonde__plot_scene *scene, const sonde__plot_point *points,
 }
 
 void sonde__plot_area(sonde__plot_scene *scene, const sonde__plot_point *points,
-                      size_t count, uint32_t colour)
+                      size_t count, uint32_t color)
 {
     add_points(
         scene,
-        (sonde__plot_item){.kind = SONDE__ITEM_AREA, .colour = colour, .count = count},
+        (sonde__plot_item){.kind = SONDE__ITEM_AREA, .color = color, .count = count},
         points);
 }
 
 void sonde__plot_segment(sonde__plot_scene *scene, double x0, double y0, double x1,
-                         double y1, uint32_t colour, double width)
+                         double y1, uint32_t color, double width)
 {
     const sonde__plot_point points[] = {{x0, y0}, {x1, y1}};
 
-    sonde__plot_line(scene, points, SONDE_COUNT_OF(points), colour, width, 0);
+    sonde__plot_line(scene, points, SONDE_COUNT_OF(points), color, width, 0);
 }
 
-void sonde__plot_outline(sonde__plot_scene *scene, sonde__plot_box box, uint32_t colour,
+void sonde__plot_outline(sonde__plot_scene *scene, sonde__plot_box box, uint32_t color,
                          double width)
 {
     const sonde__plot_point points[] = {
@@ -147,16 +147,16 @@ void sonde__plot_outline(sonde__plot_scene *scene, sonde__plot_box box, uint32_t
         {box.x, box.y + box.h}, {box.x, box.y},         {box.x + box.w, box.y},
     };
 
-    sonde__plot_line(scene, points, SONDE_COUNT_OF(points), colour, width, 0);
+    sonde__plot_line(scene, points, SONDE_COUNT_OF(points), color, width, 0);
 }
 
 void sonde__plot_dot(sonde__plot_scene *scene, double x, double y, double diameter,
-                     uint32_t colour)
+                     uint32_t color)
 {
     add_item(scene, (sonde__plot_item){
                         .kind = SONDE__ITEM_DOT,
                         .box = {x - diameter / 2, y - diameter / 2, diameter, diameter},
-                        .colour = colour});
+                        .color = color});
 }
 
 void sonde__plot_image(sonde__plot_scene *scene, sonde__plot_box box, uint32_t *pixels,
@@ -177,7 +177,7 @@ void sonde__plot_image(sonde__plot_scene *scene, sonde__plot_box box, uint32_t *
 
 #define ASCENT 0.93
 #define DESCENT 0.24
-#define CAPITAL 0.73 /* height of a capital letter: centres what the eye sees */
+#define CAPITAL 0.73 /* height of a capital letter: centers what the eye sees */
 #define LEADING 1.25 /* from one baseline to the next */
 
 static const char ELLIPSIS[] = "\xe2\x80\xa6";
@@ -372,7 +372,7 @@ static void set_place(sonde__plot_item *item, double length, sonde__plot_place p
                 : place.align_y == SONDE__MIDDLE ? length / 2
                                                  : length;
         base = place.align_x == SONDE__LEFT     ? size * ASCENT
-               : place.align_x == SONDE__CENTRE ? size * CAPITAL / 2
+               : place.align_x == SONDE__CENTER ? size * CAPITAL / 2
                                                 : -size * DESCENT;
         item->start = (sonde__plot_point){place.x + base, place.y + shift};
         item->box = (sonde__plot_box){item->start.x - size * ASCENT,
@@ -380,7 +380,7 @@ static void set_place(sonde__plot_item *item, double length, sonde__plot_place p
         return;
     }
     shift = place.align_x == SONDE__LEFT     ? 0
-            : place.align_x == SONDE__CENTRE ? length / 2
+            : place.align_x == SONDE__CENTER ? length / 2
                                              : length;
     base = place.align_y == SONDE__TOP      ? size * ASCENT
            : place.align_y == SONDE__MIDDLE ? size * CAPITAL / 2
@@ -391,10 +391,10 @@ static void set_place(sonde__plot_item *item, double length, sonde__plot_place p
 }
 
 void sonde__plot_text(sonde__plot_scene *scene, const char *text, sonde__plot_font font,
-                      uint32_t colour, sonde__plot_place place)
+                      uint32_t color, sonde__plot_place place)
 {
     sonde__plot_item item = {
-        .kind = SONDE__ITEM_TEXT, .colour = colour, .font = font, .turned = place.turned};
+        .kind = SONDE__ITEM_TEXT, .color = color, .font = font, .turned = place.turned};
     char *clean = fitted(scene, text, strlen(text), font, place.maximum);
 
     if (clean == NULL) {
@@ -488,7 +488,7 @@ double sonde__plot_lines_height(const sonde__plot_lines *lines, sonde__plot_font
 }
 
 void sonde__plot_lines_draw(sonde__plot_scene *scene, const sonde__plot_lines *lines,
-                            sonde__plot_font font, uint32_t colour,
+                            sonde__plot_font font, uint32_t color,
                             sonde__plot_place place)
 {
     const double height = sonde__plot_lines_height(lines, font);
@@ -498,7 +498,7 @@ void sonde__plot_lines_draw(sonde__plot_scene *scene, const sonde__plot_lines *l
                                                 : height;
     place.align_y = SONDE__TOP;
     for (size_t i = 0; i < lines->count; i++) {
-        sonde__plot_text(scene, lines->line[i], font, colour, place);
+        sonde__plot_text(scene, lines->line[i], font, color, place);
         place.y += font.size * LEADING;
     }
 }

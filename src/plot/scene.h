@@ -50,7 +50,7 @@ typedef struct sonde__plot_font {
 /* The part of a text that lies at its place. */
 typedef enum sonde__plot_align_x {
     SONDE__LEFT,
-    SONDE__CENTRE,
+    SONDE__CENTER,
     SONDE__RIGHT
 } sonde__plot_align_x;
 typedef enum sonde__plot_align_y {
@@ -81,7 +81,7 @@ typedef struct sonde__plot_item {
     sonde__plot_item_kind kind;
     sonde__plot_box box;  /* covered area; for a text, its line as measured */
     sonde__plot_box clip; /* w == 0: none */
-    uint32_t colour;
+    uint32_t color;
     double width;            /* LINE: of the pen */
     int dash;                /* LINE: 0 solid, 1 ... 3 */
     sonde__plot_font font;   /* TEXT */
@@ -111,18 +111,18 @@ SONDE_API void sonde__plot_scene_fini(sonde__plot_scene *scene);
 
 /* --- shapes ------------------------------------------------------------------------- */
 
-void sonde__plot_fill(sonde__plot_scene *scene, sonde__plot_box box, uint32_t colour);
+void sonde__plot_fill(sonde__plot_scene *scene, sonde__plot_box box, uint32_t color);
 /* Points are copied. */
 void sonde__plot_line(sonde__plot_scene *scene, const sonde__plot_point *points,
-                      size_t count, uint32_t colour, double width, int dash);
+                      size_t count, uint32_t color, double width, int dash);
 void sonde__plot_segment(sonde__plot_scene *scene, double x0, double y0, double x1,
-                         double y1, uint32_t colour, double width);
-void sonde__plot_outline(sonde__plot_scene *scene, sonde__plot_box box, uint32_t colour,
+                         double y1, uint32_t color, double width);
+void sonde__plot_outline(sonde__plot_scene *scene, sonde__plot_box box, uint32_t color,
                          double width);
 void sonde__plot_area(sonde__plot_scene *scene, const sonde__plot_point *points,
-                      size_t count, uint32_t colour);
+                      size_t count, uint32_t color);
 void sonde__plot_dot(sonde__plot_scene *scene, double x, double y, double diameter,
-                     uint32_t colour);
+                     uint32_t color);
 /* pixels (rows, columns) are taken, also on failure; NULL counts as out of memory. */
 void sonde__plot_image(sonde__plot_scene *scene, sonde__plot_box box, uint32_t *pixels,
                        int columns, int rows);
@@ -142,7 +142,7 @@ SONDE_API double sonde__plot_text_width(sonde__plot_scene *scene, const char *te
 /* Height of one line. */
 double sonde__plot_text_height(sonde__plot_font font);
 SONDE_API void sonde__plot_text(sonde__plot_scene *scene, const char *text,
-                                sonde__plot_font font, uint32_t colour,
+                                sonde__plot_font font, uint32_t color,
                                 sonde__plot_place place);
 
 enum { SONDE__LINES_MAX = 8 };
@@ -163,7 +163,7 @@ SONDE_API void sonde__plot_lines_fini(sonde__plot_lines *lines);
 double sonde__plot_lines_height(const sonde__plot_lines *lines, sonde__plot_font font);
 /* Draws the lines downwards from place. */
 void sonde__plot_lines_draw(sonde__plot_scene *scene, const sonde__plot_lines *lines,
-                            sonde__plot_font font, uint32_t colour,
+                            sonde__plot_font font, uint32_t color,
                             sonde__plot_place place);
 
 /* --- the file ----------------------------------------------------------------------- */

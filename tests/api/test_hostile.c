@@ -314,7 +314,7 @@ static void options_of_networks(void **state)
     float data[16] = {0};
     int64_t labels[4] = {0};
     const sonde_view all = sonde_view_of(SONDE_F32, 3, shape, data);
-    const sonde_view given = sonde_view_of(SONDE_I64, 1, count, labels);
+    const sonde_view view = sonde_view_of(SONDE_I64, 1, count, labels);
     const sonde_nn_transform transform = (sonde_nn_transform){.kind = SONDE_NN_TO_FLOAT};
     sonde_view none = all;
     sonde_nn_dataset *set = NULL;
@@ -323,23 +323,23 @@ static void options_of_networks(void **state)
     (void)state;
     none.data = NULL;
     REFUSED(sonde_nn_dataset_open(
-        NULL, SONDE_OPTIONS(sonde_nn_dataset, .data = &none, .labels = &given), &set,
+        NULL, SONDE_OPTIONS(sonde_nn_dataset, .data = &none, .labels = &view), &set,
         &diag));
     none.rank = 12;
     REFUSED(sonde_nn_dataset_open(
-        NULL, SONDE_OPTIONS(sonde_nn_dataset, .data = &none, .labels = &given), &set,
+        NULL, SONDE_OPTIONS(sonde_nn_dataset, .data = &none, .labels = &view), &set,
         &diag));
 #define SET(...)                                                                         \
     REFUSED(sonde_nn_dataset_open(                                                       \
         NULL,                                                                            \
-        SONDE_OPTIONS(sonde_nn_dataset, .data = &all, .labels = &given, __VA_ARGS__),    \
+        SONDE_OPTIONS(sonde_nn_dataset, .data = &all, .labels = &view, __VA_ARGS__),     \
         &set, &diag))
     SET(.classes = -1);
     SET(.class_names = (const char *[]){"a"});
     SET(.classes = 1, .class_names = (const char *[]){NULL});
     assert_int_equal(sonde_nn_dataset_open(
                          NULL,
-                         SONDE_OPTIONS(sonde_nn_dataset, .data = &all, .labels = &given),
+                         SONDE_OPTIONS(sonde_nn_dataset, .data = &all, .labels = &view),
                          &set, NULL),
                      SONDE_OK);
 #define LOADER(...)                                                                      \

@@ -56,22 +56,23 @@ static inline sonde_err journal_prepare(sonde_sink *sink, uint32_t id,
     return SONDE_OK;
 }
 
-static inline void journal_put(sonde_sink *sink, const sonde_observation *seen)
+static inline void journal_put(sonde_sink *sink, const sonde_observation *observation)
 {
-    const sonde_view *view = seen->view;
+    const sonde_view *view = observation->view;
 
     (void)sink;
-    if ((seen->how & SONDE_HOW_RAW) != 0) {
-        journal_note('r', seen->id, &seen->at,
+    if ((observation->how & SONDE_HOW_RAW) != 0) {
+        journal_note('r', observation->id, &observation->at,
                      sonde_view_count(view) > 0
                          ? sonde_element_get(view->dtype, view->data)
                          : 0.0);
     }
-    if ((seen->how & SONDE_HOW_VITALS) != 0) {
-        journal_note('v', seen->id, &seen->at, seen->vitals->mean);
+    if ((observation->how & SONDE_HOW_VITALS) != 0) {
+        journal_note('v', observation->id, &observation->at, observation->vitals->mean);
     }
-    if ((seen->how & SONDE_HOW_SKETCH) != 0) {
-        journal_note('s', seen->id, &seen->at, (double)seen->sketch->count);
+    if ((observation->how & SONDE_HOW_SKETCH) != 0) {
+        journal_note('s', observation->id, &observation->at,
+                     (double)observation->sketch->count);
     }
 }
 

@@ -151,7 +151,7 @@ static void the_program_says_how_often(void **state)
 }
 
 /* Steps between looks for all tensors: the first 50 and each 30th; raw values ten times as
- * seldom, except for a rule that compares neighbouring steps; losses at every step. */
+ * seldom, except for a rule that compares neighboring steps; losses at every step. */
 static void one_number_holds_for_all_tensors(void **state)
 {
     static const char *const lists[] = {"SymmetricUnits", "WeightUpdateRatio"};
@@ -259,7 +259,7 @@ static void steps_may_be_late(void **state)
     sonde_rules *rules = rules_of("NonFinite");
     sonde_watch *watch = watch_of(SONDE_OPTIONS(sonde_watch, .rules = rules));
     sonde_coordinate left[STEPS];
-    const sonde_finding *found = NULL;
+    const sonde_finding *finding = NULL;
     size_t count = 0;
 
     (void)state;
@@ -285,10 +285,10 @@ static void steps_may_be_late(void **state)
         sonde_watch_return_to(watch, &left[step]);
         show_step(watch, step);
     }
-    found = sonde_rules_findings(rules, &count);
+    finding = sonde_rules_findings(rules, &count);
     assert_int_equal(count, 1);
-    assert_string_equal(found->tensor, "gradient/fc1.weight");
-    assert_int_equal(found->step, 3);
+    assert_string_equal(finding->tensor, "gradient/fc1.weight");
+    assert_int_equal(finding->step, 3);
     assert_int_equal(sonde_rules_steps(rules), STEPS);
     close_watch(watch, rules);
 }
@@ -300,7 +300,7 @@ static void replicas_that_part_are_found(void **state)
     sonde_rules *rules = rules_of("ReplicaDivergence,NonFinite");
     sonde_watch *watch =
         watch_of(SONDE_OPTIONS(sonde_watch, .rules = rules, .replicas = 2));
-    const sonde_finding *found = NULL;
+    const sonde_finding *finding = NULL;
     sonde_view view = view_of_slot(WEIGHT);
     uint32_t late = 0;
     size_t count = 0;
@@ -323,14 +323,14 @@ static void replicas_that_part_are_found(void **state)
         values[0] = 0.0F;
         sonde_watch_end_step(watch);
     }
-    found = sonde_rules_findings(rules, &count);
+    finding = sonde_rules_findings(rules, &count);
     assert_int_equal(count, 2);
-    assert_string_equal(found[0].rule, "ReplicaDivergence");
-    assert_string_equal(found[0].tensor, "fc1.weight");
-    assert_string_equal(found[0].message, "Replicas 0 and 1 have different values.");
-    assert_int_equal(found[0].step, 3);
-    assert_string_equal(found[1].tensor, "late.weight");
-    assert_int_equal(found[1].step, 4);
+    assert_string_equal(finding[0].rule, "ReplicaDivergence");
+    assert_string_equal(finding[0].tensor, "fc1.weight");
+    assert_string_equal(finding[0].message, "Replicas 0 and 1 have different values.");
+    assert_int_equal(finding[0].step, 3);
+    assert_string_equal(finding[1].tensor, "late.weight");
+    assert_int_equal(finding[1].step, 4);
     close_watch(watch, rules);
 }
 
@@ -402,9 +402,9 @@ typedef struct last_vitals {
     int count;
 } last_vitals;
 
-static void keep_vitals(sonde_sink *sink, const sonde_observation *seen)
+static void keep_vitals(sonde_sink *sink, const sonde_observation *observation)
 {
-    ((last_vitals *)sink)->vitals = *seen->vitals;
+    ((last_vitals *)sink)->vitals = *observation->vitals;
     ((last_vitals *)sink)->count++;
 }
 

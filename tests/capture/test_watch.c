@@ -160,11 +160,11 @@ static void values_are_those_of_vitals_of(void **state)
             sonde_watch_see(watch, slots[i], &views[i]);
         }
         for (uint32_t i = 0; i < count; i++) {
-            sonde_vitals seen, expected;
+            sonde_vitals vitals, expected;
 
-            assert_true(sonde_watch_vitals(watch, slots[i], &seen));
+            assert_true(sonde_watch_vitals(watch, slots[i], &vitals));
             sonde_vitals_of(&views[i], &expected);
-            assert_same_vitals(&seen, &expected);
+            assert_same_vitals(&vitals, &expected);
         }
         sonde_watch_end_step(watch);
         assert_false(sonde_watch_vitals(watch, slots[5], &(sonde_vitals){0}));
@@ -307,14 +307,15 @@ typedef struct notes {
     size_t count;
 } notes;
 
-static void note(sonde_sink *sink, const sonde_observation *seen)
+static void note(sonde_sink *sink, const sonde_observation *observation)
 {
     notes *to = (notes *)sink;
 
     assert_true(to->count < MOST);
-    to->seen[to->count].id = seen->id;
-    to->seen[to->count].at = seen->at;
-    to->seen[to->count].first = sonde_element_get(seen->view->dtype, seen->view->data);
+    to->seen[to->count].id = observation->id;
+    to->seen[to->count].at = observation->at;
+    to->seen[to->count].first =
+        sonde_element_get(observation->view->dtype, observation->view->data);
     to->count++;
 }
 
@@ -681,7 +682,7 @@ static void a_failed_close_ends_all(void **state)
     sonde_watch *watch = NULL;
     float value = NAN;
     const sonde_view view = sonde_view_of(SONDE_F32, 0, NULL, &value);
-    const sonde_finding *found = NULL;
+    const sonde_finding *finding = NULL;
     uint32_t slot = 0;
     size_t count = 0;
 
@@ -694,9 +695,9 @@ static void a_failed_close_ends_all(void **state)
     sonde_watch_see(watch, slot, &view);
     assert_int_equal(sonde_watch_close(watch, (sonde_run_end)99, NULL, &diag),
                      SONDE_EINVAL);
-    found = sonde_rules_findings(rules, &count);
+    finding = sonde_rules_findings(rules, &count);
     assert_int_equal(count, 1);
-    assert_string_equal(found->tensor, "fc.weight");
+    assert_string_equal(finding->tensor, "fc.weight");
     sonde_rules_destroy(rules);
 }
 

@@ -92,7 +92,7 @@ check 'data/train-.*: 200 samples for batches of 500 on 1 rank \(expected at lea
     train --data data --out out --batch-size 500
 check '--learning-rate: -1 .*' train --data data --out out --learning-rate=-1
 
-# parameters of another optimiser or schedule
+# parameters of another optimizer or schedule
 check '--momentum: not a parameter of adam, which has learning_rate, .*, eps' \
     train --data data --out out --optimizer adam --momentum 0.9
 check '--beta1: not a parameter of sgd, which has learning_rate, .*, momentum, .*' \

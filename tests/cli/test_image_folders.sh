@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Folders of images: labels of both splits, data without a test set, colour.
+# Folders of images: labels of both splits, data without a test set, color.
 . "$(dirname "$0")/lib.sh"
 
 python3 - <<'END'
@@ -13,17 +13,17 @@ def draw(path, level, channels):
     open(path, "wb").write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
 levels = {"cat": 40, "dog": 120, "eel": 210}
 for root, splits in (("partial", {"train": "cat dog eel", "test": "cat eel"}), ("flat", {"": "cat dog eel"}),
-                     ("trainonly", {"train": "cat dog eel"}), ("colour", {"train": "cat dog eel", "test": "cat dog eel"})):
+                     ("trainonly", {"train": "cat dog eel"}), ("color", {"train": "cat dog eel", "test": "cat dog eel"})):
     for split, names in splits.items():
         for name in names.split():
             folder = os.path.join(root, split, name)
             os.makedirs(folder)
             for i in range(16):
-                draw("%s/%d.png" % (folder, i), levels[name], 3 if root == "colour" else 1)
+                draw("%s/%d.png" % (folder, i), levels[name], 3 if root == "color" else 1)
     open(root + ".yaml", "w").write(
         "model: {input: [%d, 8, 8], layers: [flatten, linear: {name: fc, out_features: 3}], loss: cross_entropy}\n"
         "data: {path: %s}\noptimizer: {learning_rate: 0.1}\noptions: {epochs: 15, batch_size: 8}\n"
-        % (3 if root == "colour" else 1, root))
+        % (3 if root == "color" else 1, root))
 END
 train=("$sonde" train --no-pictures --rules none)
 
@@ -48,10 +48,10 @@ stderr_is "sonde: warning: flat has no folder test: all of its images are evalua
 run 2 "$sonde" eval trainonly.yaml --weights trainonly-out/model.safetensors --quiet
 stderr_is "sonde: error: trainonly: has no folder 'test' (expected train and test)"
 
-# a colour model, of colour and grey images
-run 0 "${train[@]}" colour.yaml --out colour-out --quiet
-run 0 "$sonde" predict --model colour.yaml --weights colour-out/model.safetensors colour/test/eel/1.png flat/cat/3.png --top 1
-same <(grep -v '^ ' "$out") <(printf '%s: %s\n' colour/test/eel/1.png eel flat/cat/3.png cat)
+# a color model, of color and gray images
+run 0 "${train[@]}" color.yaml --out color-out --quiet
+run 0 "$sonde" predict --model color.yaml --weights color-out/model.safetensors color/test/eel/1.png flat/cat/3.png --top 1
+same <(grep -v '^ ' "$out") <(printf '%s: %s\n' color/test/eel/1.png eel flat/cat/3.png cat)
 
 # names of data sets
 printf 'model: mnist_mlp_small\ndata: {name: fashion-minst}\n' >misspelt.yaml

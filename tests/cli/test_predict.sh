@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# sonde predict: names of classes, several files, equal scores, colour.
+# sonde predict: names of classes, several files, equal scores, color.
 . "$(dirname "$0")/lib.sh"
 
 # more classes than the data set names; scores that are all equal
@@ -44,7 +44,7 @@ END
 run 0 "$sonde" tensors names.yaml --format json
 python3 -c 'import json, sys; [json.loads(line) for line in open(sys.argv[1])]' "$out" || fail "tensors --format json"
 
-# one image has no batch to normalise over
+# one image has no batch to normalize over
 run 0 "$sonde" data synth --out data --train 400 --test 40 --quiet
 run 0 "$sonde" train mnist_mlp --data data --epochs 1 --batch-size 100 --out mlp --no-pictures --quiet
 run 0 "$sonde" predict --model mnist_mlp --weights mlp/model.safetensors "$images/trousers.jpg" --top 10

@@ -116,7 +116,7 @@ run 0 "$sonde" show run act --micro-batch 1 --format json
 same <(untimed) <(echo '{"name": "act", "mode": "global", "step": 36, "time": T, "dtype": "float16", "values": [[-0.5, 0.375, -1.125], [-0.25, 0.625, -0.875]]}')
 run 0 "$sonde" show run Gradient___conv1.weight --mode train --step 20 --threshold 8 --edge 1
 grep -qxF '   (   nan, ...,  0.000)' "$out" || fail "edges: $(cat "$out")"
-[ "$(wc -l <"$out")" -lt 25 ] || fail "not summarised: $(cat "$out")"
+[ "$(wc -l <"$out")" -lt 25 ] || fail "not summarized: $(cat "$out")"
 run 0 "$sonde" show run conv1.weight --summary --format json --step 45
 python3 - "$out" <<'END' || fail "show --summary"
 import json, math, sys

@@ -52,7 +52,7 @@ done
 run 0 "${train[@]}" --out cut --record cut-run --resume
 stderr_is ""
 cmp cut/model.safetensors whole/model.safetensors || fail "other weights"
-cmp cut/checkpoint.safetensors whole/checkpoint.safetensors || fail "another state of the optimiser"
+cmp cut/checkpoint.safetensors whole/checkpoint.safetensors || fail "another state of the optimizer"
 content cut-run >found
 same found wanted
 step=$("$sonde" ls cut-run | sed -nE 's/^resumed   from step ([0-9]+), .*/\1/p')

@@ -210,16 +210,16 @@ typedef struct seen_rows {
 
 static sonde_err see_row(void *user, const sonde_export_row *row, sonde_diag *diag)
 {
-    seen_rows *seen = user;
+    seen_rows *rows = user;
 
     (void)diag;
     assert_string_equal(row->tensor, "act");
     assert_int_equal(row->vitals->count, 12); /* two micro-batches of (2, 3) */
     assert_int_equal(row->mode, SONDE_MODE_TRAIN);
     assert_int_equal(row->mode_step, row->step / 12 * 10);
-    seen->count++;
-    seen->last_step = row->step;
-    seen->workers |= 1 << row->worker;
+    rows->count++;
+    rows->last_step = row->step;
+    rows->workers |= 1 << row->worker;
     return SONDE_OK;
 }
 

@@ -32,12 +32,12 @@ static void judge(const sonde_rule *rule)
     }
     if (sonde_rules_add_rule(rules, rule, NULL, NULL) == SONDE_OK &&
         sonde_rules_begin(rules, catalogue, NULL, NULL, NULL) == SONDE_OK) {
-        sonde_observation seen = {
+        sonde_observation observation = {
             .id = id, .info = &info, .view = &view, .vitals = &vitals, .hash = 7};
 
-        for (; seen.at.global_step < 3; seen.at.global_step++) {
-            sonde_rules_put(rules, &seen);
-            sonde_rules_end_step(rules, &seen.at);
+        for (; observation.at.global_step < 3; observation.at.global_step++) {
+            sonde_rules_put(rules, &observation);
+            sonde_rules_end_step(rules, &observation.at);
         }
         sonde_rules_finish(rules);
     }

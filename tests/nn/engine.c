@@ -41,7 +41,7 @@ void engine_finish(engine_net *net, sonde_nn_value output, sonde_nn_value loss)
     sonde_nn_output(net->model, output);
     sonde_nn_loss(net->model, loss);
     must(sonde_nn_model_status(net->model, &engine_diag));
-    sonde_nn_model_initialise(net->model, 7);
+    sonde_nn_model_initialize(net->model, 7);
 }
 
 void engine_cnn(engine_net *net, int64_t batch)

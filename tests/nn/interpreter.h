@@ -249,15 +249,16 @@ static inline void interpreter_reduce(const interpreter *in,
                                       const sonde__graph_node_op *op)
 {
     const sonde__op_shape *from = &in->graph->values[op->in[0]].shape;
-    sonde__op_shape kept = *from;
+    sonde__op_shape shape = *from;
     const size_t count = interpreter_count(in, op->in[0]);
     const double terms = (double)count / (double)interpreter_count(in, op->out[0]);
 
-    for (int i = 0; i < kept.rank; i++) {
-        kept.dim[i] = (op->attrs.reduce.axes >> (unsigned)i & 1U) != 0 ? 1 : kept.dim[i];
+    for (int i = 0; i < shape.rank; i++) {
+        shape.dim[i] =
+            (op->attrs.reduce.axes >> (unsigned)i & 1U) != 0 ? 1 : shape.dim[i];
     }
     for (size_t i = 0; i < count; i++) {
-        in->values[op->out[0]][interpreter_offset(from, i, &kept)] +=
+        in->values[op->out[0]][interpreter_offset(from, i, &shape)] +=
             in->values[op->in[0]][i] / (op->attrs.reduce.mean ? terms : 1.0);
     }
 }

@@ -214,7 +214,7 @@ static void build(network *w, maker make, uint64_t seed)
     p.m = w->net.model;
     sonde_nn_loss(p.m, make(&p));
     must(sonde_nn_model_status(p.m, &engine_diag));
-    sonde_nn_model_initialise(p.m, seed);
+    sonde_nn_model_initialize(p.m, seed);
     engine_batch_init(&w->batch, &w->net, w->net.batch, seed);
 }
 

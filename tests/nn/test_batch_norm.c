@@ -1,5 +1,5 @@
 /*
- * test_batch_norm.c - batch normalisation in sessions: its buffers are named tensors of the
+ * test_batch_norm.c - batch normalization in sessions: its buffers are named tensors of the
  * model, saved and loaded with it; training and inference differ; the same bits on several
  * threads, observed, and resumed. tsan: yes
  */
@@ -102,7 +102,7 @@ static void buffers_are_tensors_of_the_model(void **state)
     assert_same_bits(floats(other.model, "bn1.running_var"),
                      floats(net.model, "bn1.running_var"), 32);
     assert_int_equal(batches(other.model), 1);
-    sonde_nn_model_initialise(other.model, 0);
+    sonde_nn_model_initialize(other.model, 0);
     assert_int_equal(batches(other.model), 0);
     sonde_nn_session_destroy(session);
     engine_net_fini(&net);
@@ -196,7 +196,7 @@ static float *train(how h, size_t *count)
         if (h.resumed && i == 2) {
             must(sonde_nn_session_save(session, path, &engine_diag));
             sonde_nn_session_destroy(session);
-            sonde_nn_model_initialise(net.model, 77);
+            sonde_nn_model_initialize(net.model, 77);
             open_session(&net, &h, &sink, &session);
             must(sonde_nn_session_load(session, path, &engine_diag));
             (void)unlink(path);

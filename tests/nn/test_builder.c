@@ -401,7 +401,7 @@ static void initial_values_are_pytorchs(void **state)
     must(sonde_nn_model_status(m, &engine_diag));
     for (uint64_t seed = 0; seed < 3; seed++) {
         if (seed > 0) { /* a model starts as after seed 0 */
-            sonde_nn_model_initialise(m, seed);
+            sonde_nn_model_initialize(m, seed);
         }
         expect_uniform(m, "conv.weight", 1.0 / sqrt(4 * 3 * 2));
         expect_uniform(m, "conv.bias", 1.0 / sqrt(4 * 3 * 2));
@@ -420,7 +420,7 @@ static void initial_values_are_pytorchs(void **state)
         }
         free(first);
     }
-    sonde_nn_model_initialise(m, 2);
+    sonde_nn_model_initialize(m, 2);
     first = engine_weights(m);
     assert_same_bits(first, again, engine_weight_count(m));
     free(first);

@@ -61,7 +61,7 @@ static void expect_same_run(engine_builder build, const sonde_nn_optimizer *opti
     }
     must(sonde_nn_session_save(b, file, &engine_diag));
     engine_train(&first, b, 99); /* what comes after does not reach the file */
-    sonde_nn_model_initialise(second.model, 1234);
+    sonde_nn_model_initialize(second.model, 1234);
     must(sonde_nn_session_load(c, file, &engine_diag));
     assert_int_equal(sonde_nn_session_step(c), 6);
     for (uint64_t i = 3; i < 6; i++) {
@@ -296,7 +296,7 @@ static void a_model_saves_and_loads_its_weights(void **state)
     engine_cnn(&net, 2);
     engine_cnn(&fresh, 2);
     engine_mlp(&wrong, 2);
-    sonde_nn_model_initialise(net.model, 42);
+    sonde_nn_model_initialize(net.model, 42);
     must(sonde_nn_model_save(net.model, file, &engine_diag));
     must(sonde_nn_model_load(fresh.model, file, &engine_diag));
     want = engine_weights(net.model);

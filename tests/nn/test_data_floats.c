@@ -1,5 +1,5 @@
 /*
- * test_data_floats.c - bytes to normalised floats, bit for bit on every instruction set.
+ * test_data_floats.c - bytes to normalized floats, bit for bit on every instruction set.
  */
 #include "nn/data_pipeline.h"
 
@@ -24,14 +24,14 @@ static int check_all_bytes(void)
         const float mean = moments[m][0], std = moments[m][1];
         const sonde_nn_transform list[] = {
             {.kind = SONDE_NN_TO_FLOAT},
-            {.kind = SONDE_NN_NORMALISE, .channels = 1, .mean = {mean}, .std = {std}}};
+            {.kind = SONDE_NN_NORMALIZE, .channels = 1, .mean = {mean}, .std = {std}}};
 
         for (int n = 240; n <= 300; n += m == 0 ? 1 : 29) {
             run(list, 2, traits_of(SONDE_U8, 1, 1, n), bytes, 0, 0, 0, out);
             for (int i = 0; i < n; i++) {
                 const float unit = (float)bytes[i] / 255.0f;
-                const float centred = unit - mean;
-                const float wanted = centred / std;
+                const float centered = unit - mean;
+                const float wanted = centered / std;
 
                 if (memcmp(&out[i], &wanted, sizeof wanted) != 0) {
                     return 1;
@@ -75,7 +75,7 @@ static void channels_have_their_own_moments(void **state)
     static const uint8_t pixels[3][2] = {{0, 255}, {51, 102}, {153, 204}};
     static const float mean[3] = {0.1f, 0.2f, 0.3f}, std[3] = {0.5f, 0.25f, 2.0f};
     const sonde_nn_transform list[] = {{.kind = SONDE_NN_TO_FLOAT},
-                                       {.kind = SONDE_NN_NORMALISE,
+                                       {.kind = SONDE_NN_NORMALIZE,
                                         .channels = 3,
                                         .mean = {mean[0], mean[1], mean[2]},
                                         .std = {std[0], std[1], std[2]}}};
@@ -85,19 +85,19 @@ static void channels_have_their_own_moments(void **state)
     run(list, 2, traits_of(SONDE_U8, 3, 1, 2), pixels, 0, 0, 0, out);
     for (int i = 0; i < 6; i++) {
         const float unit = (float)pixels[i / 2][i % 2] / 255.0f;
-        const float centred = unit - mean[i / 2];
+        const float centered = unit - mean[i / 2];
 
-        assert_true(out[i] == centred / std[i / 2]);
+        assert_true(out[i] == centered / std[i / 2]);
     }
 }
 
-static void floats_are_normalised_as_they_are(void **state)
+static void floats_are_normalized_as_they_are(void **state)
 {
     static const float values[4] = {1.0f, -2.0f, 0.3f, 1e20f};
     static const float mean = 0.25f, std = 3.0f;
     const sonde_nn_transform list[] = {
         {.kind = SONDE_NN_TO_FLOAT},
-        {.kind = SONDE_NN_NORMALISE, .channels = 1, .mean = {mean}, .std = {std}}};
+        {.kind = SONDE_NN_NORMALIZE, .channels = 1, .mean = {mean}, .std = {std}}};
     sonde_nn_dataset_traits traits = {
         .count = 1, .dtype = SONDE_F32, .rank = 1, .shape = {4, 0, 0}};
     float out[MOST / sizeof(float)];
@@ -105,9 +105,9 @@ static void floats_are_normalised_as_they_are(void **state)
     (void)state;
     run(list, 2, &traits, values, 0, 0, 0, out);
     for (int i = 0; i < 4; i++) {
-        const float centred = values[i] - mean;
+        const float centered = values[i] - mean;
 
-        assert_true(out[i] == centred / std);
+        assert_true(out[i] == centered / std);
     }
 }
 
@@ -116,7 +116,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(floats_are_exact_on_every_instruction_set),
         cmocka_unit_test(channels_have_their_own_moments),
-        cmocka_unit_test(floats_are_normalised_as_they_are),
+        cmocka_unit_test(floats_are_normalized_as_they_are),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

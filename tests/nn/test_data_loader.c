@@ -189,7 +189,7 @@ static void transforms_do_not_depend_on_workers(void **state)
         {.kind = SONDE_NN_RANDOM_CROP, .height = 2, .width = 2, .padding = 1},
         {.kind = SONDE_NN_FLIP, .probability = 0.5f},
         {.kind = SONDE_NN_TO_FLOAT},
-        {.kind = SONDE_NN_NORMALISE, .channels = 1, .mean = {mean}, .std = {std}}};
+        {.kind = SONDE_NN_NORMALIZE, .channels = 1, .mean = {mean}, .std = {std}}};
     static float first[200 * 4];
 
     (void)state;

@@ -69,12 +69,12 @@ static void garments_fill_a_part_of_the_picture(void **state)
     assert_true(corners < 50);
 }
 
-static double distance(const float *centre, const uint8_t *pixels)
+static double distance(const float *center, const uint8_t *pixels)
 {
     double sum = 0.0;
 
     for (int p = 0; p < PIXELS; p++) {
-        const double d = (double)centre[p] - (double)pixels[p];
+        const double d = (double)center[p] - (double)pixels[p];
 
         sum += d * d;
     }
@@ -85,7 +85,7 @@ static double distance(const float *centre, const uint8_t *pixels)
 static void classes_can_be_told_apart_but_not_too_well(void **state)
 {
     enum { TRAIN = 1000, TEST = 500 };
-    static float centres[10][PIXELS];
+    static float centers[10][PIXELS];
     uint8_t pixels[PIXELS];
     int right = 0;
 
@@ -94,7 +94,7 @@ static void classes_can_be_told_apart_but_not_too_well(void **state)
         const int label = sonde_nn_synth_draw(5, SONDE_NN_TRAIN, i, pixels);
 
         for (int p = 0; p < PIXELS; p++) {
-            centres[label][p] += (float)pixels[p] / (TRAIN / 10);
+            centers[label][p] += (float)pixels[p] / (TRAIN / 10);
         }
     }
     for (int64_t i = 0; i < TEST; i++) {
@@ -102,7 +102,7 @@ static void classes_can_be_told_apart_but_not_too_well(void **state)
         int nearest = 0;
 
         for (int c = 1; c < 10; c++) {
-            nearest = distance(centres[c], pixels) < distance(centres[nearest], pixels)
+            nearest = distance(centers[c], pixels) < distance(centers[nearest], pixels)
                           ? c
                           : nearest;
         }

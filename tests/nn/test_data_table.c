@@ -20,11 +20,11 @@ static void write_table(const char *name, const char *text)
 static void write_pair(void)
 {
     assert_true(mkdir(data_path("pair"), 0700) == 0 || errno == EEXIST);
-    write_table("pair/train.csv", "a,colour,,y\n"
+    write_table("pair/train.csv", "a,color,,y\n"
                                   "2,red,9,0.5\n"
                                   "4,\"dark, \"\"blue\"\"\",9,1.5\n"
                                   ",red,9,2.5\n");
-    write_table("pair/test.csv", "a,colour,,y\r\n"
+    write_table("pair/test.csv", "a,color,,y\r\n"
                                  "5,red,7,-1\r\n"
                                  "3,green,7,1e-1\r\n");
 }
@@ -84,7 +84,7 @@ static void texts_name_classes(void **state)
                                         .kind = SONDE_NN_DATA_TABLE,
                                         .inputs = &input,
                                         .input_count = 1,
-                                        .target = "colour",
+                                        .target = "color",
                                         .no_standardize = true};
     sonde_nn_dataset *set = NULL;
 
@@ -250,7 +250,7 @@ static sonde_err open_pair(void *user)
 
 static void every_allocation_may_fail(void **state)
 {
-    char target[] = "colour";
+    char target[] = "color";
 
     (void)state;
     write_pair();
@@ -270,7 +270,7 @@ static void a_job_learns_a_table(void **state)
                                    "optimizer: {kind: adam, learning_rate: 0.1}\n"
                                    "rules: none\n"
                                    "options: {epochs: 60, batch_size: 10}\n";
-    static const char *const colours[] = {"red", "green", "blue"};
+    static const char *const colors[] = {"red", "green", "blue"};
     static char path[DATA_PATH];
     const sonde_nn_trainer_options options = {.size = sizeof options,
                                               .no_evaluation = true};
@@ -284,8 +284,8 @@ static void a_job_learns_a_table(void **state)
     file = fopen(path, "w");
     assert_non_null(file);
     for (int i = -1; i < 200; i++) {
-        assert_true((i < 0 ? fprintf(file, "size,colour,price\n")
-                           : fprintf(file, "%d,%s,%d\n", i % 13, colours[i % 3],
+        assert_true((i < 0 ? fprintf(file, "size,color,price\n")
+                           : fprintf(file, "%d,%s,%d\n", i % 13, colors[i % 3],
                                      i % 13 / 2 + 2 * (i % 3))) > 0);
     }
     assert_int_equal(fclose(file), 0);

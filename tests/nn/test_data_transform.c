@@ -131,12 +131,12 @@ static void resize_gives_pillows_numbers(void **state)
 }
 
 /* Made with Pillow: ImageOps.grayscale of v(c, y, x) = (37 x + 91 y + 13 x y + 101 c). */
-static void greyscale_gives_pillows_numbers(void **state)
+static void grayscale_gives_pillows_numbers(void **state)
 {
     static const uint8_t wanted[8] = {82, 119, 127, 164, 144, 194, 94, 144};
-    const sonde_nn_transform list[] = {{.kind = SONDE_NN_GREYSCALE},
+    const sonde_nn_transform list[] = {{.kind = SONDE_NN_GRAYSCALE},
                                        {.kind = SONDE_NN_RGB},
-                                       {.kind = SONDE_NN_GREYSCALE}};
+                                       {.kind = SONDE_NN_GRAYSCALE}};
     uint8_t in[24], out[MOST];
 
     (void)state;
@@ -183,7 +183,7 @@ static void crops_cut_the_middle(void **state)
     uint8_t in[2 * 4 * 5], out[MOST];
     float floats[2 * 4 * 5], cut[MOST / sizeof(float)];
     const sonde_nn_transform list[] = {
-        {.kind = SONDE_NN_CENTRE_CROP, .height = 2, .width = 3}};
+        {.kind = SONDE_NN_CENTER_CROP, .height = 2, .width = 3}};
 
     (void)state;
     for (int i = 0; i < 40; i++) {
@@ -273,12 +273,12 @@ static void a_whole_list_runs_in_order(void **state)
     const sonde_nn_transform list[] = {
         {.kind = SONDE_NN_RESIZE, .height = 4, .width = 4, .filter = SONDE_NN_BICUBIC},
         {.kind = SONDE_NN_RGB},
-        {.kind = SONDE_NN_GREYSCALE},
-        {.kind = SONDE_NN_GREYSCALE},
+        {.kind = SONDE_NN_GRAYSCALE},
+        {.kind = SONDE_NN_GRAYSCALE},
         {.kind = SONDE_NN_INVERT_IF_LIGHT, .threshold = 200},
         {.kind = SONDE_NN_FLIP, .probability = 1.0f},
         {.kind = SONDE_NN_TO_FLOAT},
-        {.kind = SONDE_NN_NORMALISE, .channels = 1, .mean = {half}, .std = {half}},
+        {.kind = SONDE_NN_NORMALIZE, .channels = 1, .mean = {half}, .std = {half}},
     };
     uint8_t in[3 * 8 * 8];
     float out[MOST / sizeof(float)];
@@ -303,21 +303,21 @@ static void impossible_lists_are_refused(void **state)
     (void)state;
     expect_error(
         (sonde_nn_transform[]){
-            {.kind = SONDE_NN_NORMALISE, .channels = 1, .mean = {good}, .std = {good}}},
+            {.kind = SONDE_NN_NORMALIZE, .channels = 1, .mean = {good}, .std = {good}}},
         1, traits_of(SONDE_U8, 1, 4, 4), SONDE_EINVAL,
-        "transform 1 (normalise): works on float32, not on uint8 (expected to_float");
+        "transform 1 (normalize): works on float32, not on uint8 (expected to_float");
     expect_error(
         (sonde_nn_transform[]){
             {.kind = SONDE_NN_TO_FLOAT},
-            {.kind = SONDE_NN_NORMALISE, .channels = 1, .mean = {good}, .std = {zero}}},
+            {.kind = SONDE_NN_NORMALIZE, .channels = 1, .mean = {good}, .std = {zero}}},
         2, traits_of(SONDE_U8, 1, 4, 4), SONDE_EINVAL, "mean 0.5, std 0");
     expect_error(
         (sonde_nn_transform[]){
             {.kind = SONDE_NN_TO_FLOAT},
-            {.kind = SONDE_NN_NORMALISE, .channels = 1, .mean = {nan}, .std = {good}}},
+            {.kind = SONDE_NN_NORMALIZE, .channels = 1, .mean = {nan}, .std = {good}}},
         2, traits_of(SONDE_U8, 1, 4, 4), SONDE_EINVAL, "mean nan");
     expect_error((sonde_nn_transform[]){{.kind = SONDE_NN_TO_FLOAT},
-                                        {.kind = SONDE_NN_NORMALISE,
+                                        {.kind = SONDE_NN_NORMALIZE,
                                          .channels = 3,
                                          .mean = {many[0], many[1], many[2]},
                                          .std = {many[0], many[1], many[2]}}},
@@ -340,13 +340,13 @@ static void impossible_lists_are_refused(void **state)
                                          .filter = (sonde_nn_filter)9}},
                  1, traits_of(SONDE_U8, 1, 4, 4), SONDE_EINVAL, "filter 9");
     expect_error(
-        (sonde_nn_transform[]){{.kind = SONDE_NN_CENTRE_CROP, .height = 5, .width = 4}},
+        (sonde_nn_transform[]){{.kind = SONDE_NN_CENTER_CROP, .height = 5, .width = 4}},
         1, traits_of(SONDE_U8, 1, 4, 4), SONDE_ESHAPE, "5 x 4 out of 4 x 4");
-    expect_error((sonde_nn_transform[]){{.kind = SONDE_NN_GREYSCALE}}, 1,
+    expect_error((sonde_nn_transform[]){{.kind = SONDE_NN_GRAYSCALE}}, 1,
                  traits_of(SONDE_U8, 2, 4, 4), SONDE_ESHAPE, "images have 2 channels");
     expect_error(
         (sonde_nn_transform[]){{.kind = SONDE_NN_INVERT_IF_LIGHT, .threshold = 9}}, 1,
-        traits_of(SONDE_U8, 3, 4, 4), SONDE_ESHAPE, "looks at grey images");
+        traits_of(SONDE_U8, 3, 4, 4), SONDE_ESHAPE, "looks at gray images");
     expect_error(
         (sonde_nn_transform[]){{.kind = SONDE_NN_INVERT_IF_LIGHT, .threshold = 9}}, 1,
         traits_of(SONDE_U8, 1, 1, 4), SONDE_ESHAPE, "no pixel (1, 1)");
@@ -412,7 +412,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_transforms_copy),
         cmocka_unit_test(resize_gives_pillows_numbers),
-        cmocka_unit_test(greyscale_gives_pillows_numbers),
+        cmocka_unit_test(grayscale_gives_pillows_numbers),
         cmocka_unit_test(light_images_are_inverted),
         cmocka_unit_test(crops_cut_the_middle),
         cmocka_unit_test(random_crops_are_everywhere),

@@ -66,16 +66,16 @@ static sonde_view run_model(sonde_nn_model *model, const sonde_view *inputs, siz
 {
     sonde_nn_session *session = NULL;
     sonde_nn_options options;
-    sonde_view found, y;
+    sonde_view view, y;
 
     sonde_nn_options_init(&options);
     options.batch_size = BATCH;
     must(sonde_nn_session_create(model, &options, NULL, &session, &engine_diag));
     must(sonde_nn_session_compile(session, &engine_diag));
     must(sonde_nn_session_run(session, inputs, count, &engine_diag));
-    must(sonde_nn_session_output(session, 0, &found, &engine_diag));
-    y = new_view(found.dtype, found.rank, found.shape);
-    must(sonde_view_copy(&y, &found, &engine_diag));
+    must(sonde_nn_session_output(session, 0, &view, &engine_diag));
+    y = new_view(view.dtype, view.rank, view.shape);
+    must(sonde_view_copy(&y, &view, &engine_diag));
     sonde_nn_session_destroy(session);
     return y;
 }
@@ -159,7 +159,7 @@ static void every_layer_is_described(void **state)
         must(sonde_nn_model_create(&model, &engine_diag));
         sonde_nn_output(model, layer_row_build(model, row));
         must(sonde_nn_model_status(model, &engine_diag));
-        sonde_nn_model_initialise(model, 3);
+        sonde_nn_model_initialize(model, 3);
         tensors t = make_tensors(model, sonde_nn_model_get_info(model).input_count);
 
         describe(row->name, model, &t);

@@ -112,7 +112,7 @@ static void a_step_trains_the_callers_memory_as_layers_do(void **state)
 
     (void)state;
     build(&net, false);
-    sonde_nn_model_initialise(net.model, 3); /* the caller's numbers stay */
+    sonde_nn_model_initialize(net.model, 3); /* the caller's numbers stay */
     assert_true(net.weight[1] == -0.25F);
     must(sonde_nn_session_create(net.model, NULL, &sgd, &session, &engine_diag));
     run_step(session);

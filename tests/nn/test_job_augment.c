@@ -138,13 +138,13 @@ static void the_same_bits_everywhere(void **state)
 static void normalize_is_by_channel(void **state)
 {
     sonde_nn_job *job = job_of("", ", augment: [normalize: {mean: [0.5], std: 0.25}]");
-    const sonde_nn_transform made = sonde_nn_job_normalise(job);
+    const sonde_nn_transform transform = sonde_nn_job_normalize(job);
     sonde_nn_dataset *set = pixels();
     sonde_nn_loader *loader = NULL;
     sonde_nn_batch batch;
 
     (void)state;
-    assert_int_equal(made.channels, 1);
+    assert_int_equal(transform.channels, 1);
     must(sonde_nn_job_loader(job, set, 1, false, &loader, &engine_diag));
     must(sonde_nn_loader_next(loader, &batch, &engine_diag));
     assert_true(((const float *)batch.data)[2] == (2.0F / 255.0F - 0.5F) / 0.25F);

@@ -172,7 +172,7 @@ static void weights_of_classes_are_a_buffer(void **state)
     (void)state;
     assert_int_equal(sonde_nn_model_get_info(model).buffer_count, 1);
     assert_string_equal(sonde_nn_buffer(model, 0).name, "ce.weight");
-    sonde_nn_model_initialise(model, 9);
+    sonde_nn_model_initialize(model, 9);
     assert_true(((const float *)sonde_nn_buffer(model, 0).view.data)[1] == 3.0F);
     sonde_nn_model_destroy(model);
     sonde_nn_job_destroy(job);

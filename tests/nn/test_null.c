@@ -53,7 +53,7 @@ static void builders_without_a_model_return_nothing(void **state)
     assert_null(sonde_nn_parameter(NULL, 0).name);
     assert_null(sonde_nn_parameter(NULL, 0).view.data);
     sonde_nn_parameter_leave_out(NULL, 0, true);
-    sonde_nn_model_initialise(NULL, 0);
+    sonde_nn_model_initialize(NULL, 0);
 }
 
 /* Builds one layer over a good input with an argument that is missing; the model must say
@@ -125,7 +125,7 @@ static void what_a_model_lacks_is_refused(void **state)
     engine_net_fini(&net);
 }
 
-/* --- options and optimisers --------------------------------------------------------- */
+/* --- options and optimizers --------------------------------------------------------- */
 
 static void options_may_be_missing(void **state)
 {

@@ -163,27 +163,27 @@ static void give_dims(op_run *run, const int64_t *dims)
     memcpy(run->attrs.window.dims, dims, 4 * sizeof *dims);
 }
 
-static void check_conv(const conv_case *c, sonde_dtype half, bool wide, sonde_dtype given)
+static void check_conv(const conv_case *c, sonde_dtype half, bool wide, sonde_dtype dtype)
 {
     op_run run = conv_run(&sonde__op_conv2d, c, half, wide);
 
     run.in_count = 3;
-    run.in[0] = draw(given, 4, c->x, 1);
+    run.in[0] = draw(dtype, 4, c->x, 1);
     run.in[1] = draw(SONDE_F32, 4, c->w, 2);
     run.in[2] = draw(SONDE_F32, 1, c->w, 3);
     check(&run);
     run = conv_run(&sonde__op_conv2d_relu, c, half, wide);
-    run.in[0] = draw(given, 4, c->x, 1);
+    run.in[0] = draw(dtype, 4, c->x, 1);
     run.in[1] = draw(SONDE_F32, 4, c->w, 2);
     check(&run);
     run = conv_run(&sonde__op_conv2d_grad_input, c, half, wide);
     give_dims(&run, c->x);
-    run.in[0] = draw(given, 4, c->y, 4);
+    run.in[0] = draw(dtype, 4, c->y, 4);
     run.in[1] = draw(SONDE_F32, 4, c->w, 2);
     check(&run);
     run = conv_run(&sonde__op_conv2d_grad_weight, c, half, true);
     give_dims(&run, c->w);
-    run.in[0] = draw(given, 4, c->y, 4);
+    run.in[0] = draw(dtype, 4, c->y, 4);
     run.in[1] = draw(half, 4, c->x, 1);
     check_within(&run, 3e-4); /* sums over all pixels */
     run = conv_run(kind_named("ConvTranspose2d"), c, half, wide);
@@ -192,7 +192,7 @@ static void check_conv(const conv_case *c, sonde_dtype half, bool wide, sonde_dt
             (c->x[2 + d] + 2 * c->padding[d] - c->dilation[d] * (c->w[2 + d] - 1) - 1) %
             c->stride[d];
     }
-    run.in[0] = draw(given, 4, c->y, 4);
+    run.in[0] = draw(dtype, 4, c->y, 4);
     run.in[1] = draw(SONDE_F32, 4, c->w, 2);
     check(&run);
 }
@@ -209,28 +209,28 @@ static void convolutions_are_their_references(void **state)
 
 /* --- linear layers, matmul and the rest ----------------------------------------------- */
 
-static void check_linear(sonde_dtype half, bool wide, sonde_dtype given)
+static void check_linear(sonde_dtype half, bool wide, sonde_dtype dtype)
 {
     static const int64_t x[] = {37, 50}, w[] = {20, 50}, y[] = {37, 20};
     op_run run = {.kind = &sonde__op_linear, .in_count = 3};
 
     run.attrs.half = half;
     run.attrs.wide = wide;
-    run.in[0] = draw(given, 2, x, 1);
+    run.in[0] = draw(dtype, 2, x, 1);
     run.in[1] = draw(SONDE_F32, 2, w, 2);
     run.in[2] = draw(SONDE_F32, 1, w, 3);
     check(&run);
     run.kind = &sonde__op_linear_relu;
     run.in_count = 2;
-    run.in[0] = draw(given, 2, x, 1);
+    run.in[0] = draw(dtype, 2, x, 1);
     run.in[1] = draw(SONDE_F32, 2, w, 2);
     check(&run);
     run.kind = &sonde__op_linear_grad_input;
-    run.in[0] = draw(given, 2, y, 4);
+    run.in[0] = draw(dtype, 2, y, 4);
     run.in[1] = draw(SONDE_F32, 2, w, 2);
     check(&run);
     run.kind = &sonde__op_linear_grad_weight;
-    run.in[0] = draw(given, 2, y, 4);
+    run.in[0] = draw(dtype, 2, y, 4);
     run.in[1] = draw(half, 2, x, 1);
     check(&run);
 }
@@ -296,7 +296,7 @@ static void recurrent_layers_are_their_references(void **state)
         const int cell = i % 4;
         const int64_t units = 9, rows = gates[cell] * units;
         const sonde_dtype half = i < 8 ? SONDE_BF16 : SONDE_F16;
-        const sonde_dtype given = i / 4 % 2 == 0 ? half : SONDE_F32;
+        const sonde_dtype dtype = i / 4 % 2 == 0 ? half : SONDE_F32;
         const double apart = half == SONDE_BF16 ? 0.05 : 0.006;
         op_run run = {.kind = kind_named("Recurrent"), .in_count = 5};
 
@@ -304,16 +304,16 @@ static void recurrent_layers_are_their_references(void **state)
         run.attrs.recurrent.units = units;
         run.attrs.recurrent.reversed = i % 3 == 0;
         run.attrs.half = half;
-        run.attrs.wide = given == SONDE_F32;
-        run.in[0] = draw(given, 3, x, 1);
+        run.attrs.wide = dtype == SONDE_F32;
+        run.in[0] = draw(dtype, 3, x, 1);
         run.in[1] = draw(SONDE_F32, 2, (int64_t[]){rows, 7}, 2);
         run.in[2] = draw(SONDE_F32, 2, (int64_t[]){rows, units}, 3);
         run.in[3] = draw(SONDE_F32, 1, (int64_t[]){rows}, 4);
         run.in[4] = draw(SONDE_F32, 1, (int64_t[]){rows}, 5);
         check_within(&run, apart);
         run.kind = kind_named("RecurrentGrad");
-        run.in[0] = draw(given, 3, (int64_t[]){5, 5, units}, 6);
-        run.in[1] = draw(given, 3, (int64_t[]){5, 5, units}, 7);
+        run.in[0] = draw(dtype, 3, (int64_t[]){5, 5, units}, 6);
+        run.in[1] = draw(dtype, 3, (int64_t[]){5, 5, units}, 7);
         run.in[2] =
             draw(SONDE_F32, 3, (int64_t[]){5, 5, cell == 3 ? 4 * units : rows}, 8);
         run.in[3] = draw(SONDE_F32, 3, (int64_t[]){5, 5, units}, 9);

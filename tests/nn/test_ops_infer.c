@@ -125,7 +125,7 @@ static void whatever_is_let_through_runs(void **state)
     assert_true(kinds_run >= 28);
 }
 
-/* --- optional operands, normalised attrs -------------------------------------------- */
+/* --- optional operands, normalized attrs -------------------------------------------- */
 
 static void attrs_are_completed(void **state)
 {

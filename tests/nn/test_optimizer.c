@@ -83,7 +83,7 @@ static void expect_state(const sonde_nn_session *session, const sonde_nn_optimiz
     }
 }
 
-/* Anchors the state that the optimiser has; the state that it has not has no name. */
+/* Anchors the state that the optimizer has; the state that it has not has no name. */
 static void anchor_state(sonde_nn_session *session, const sonde_nn_optimizer *o)
 {
     static const char *const names[] = {"Gradient___fc1.weight",
@@ -378,7 +378,7 @@ static void defaults_are_pytorchs(void **state)
     assert_string_equal(sonde_nn_optimizer_name((sonde_nn_optimizer_kind)6), "?");
 }
 
-/* A parameter that the optimiser does not have: it stays, its gradient is there to be
+/* A parameter that the optimizer does not have: it stays, its gradient is there to be
  * looked at, and the others go on without it. */
 static void a_parameter_left_out_stays(void **state)
 {

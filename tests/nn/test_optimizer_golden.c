@@ -1,5 +1,5 @@
 /*
- * test_optimizer_golden.c - a hundred steps of every optimiser, with clipping and groups,
+ * test_optimizer_golden.c - a hundred steps of every optimizer, with clipping and groups,
  * through sessions, and every learning-rate schedule, against PyTorch.
  *
  * tests/golden/optimizers.safetensors is made by tests/python/make_optimizer_golden.py.

@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-/* Three blocks, a skip from the first to the last, a normalisation with running statistics
+/* Three blocks, a skip from the first to the last, a normalization with running statistics
  * and dropout in the middle, a tied layer. */
 static void build(engine_net *net, int64_t batch, bool blocks)
 {

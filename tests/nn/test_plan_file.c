@@ -130,18 +130,18 @@ static const setting settings[] = {
 static void expect_same_training(engine_builder build, const setting *s)
 {
     engine_net a;
-    engine_sink seen, again;
+    engine_sink sink, again;
     sonde_nn_plan *plan = NULL;
     sonde_nn_model *model = NULL;
     sonde_nn_session *first = NULL, *second = NULL;
     sonde_view x, y;
 
     build(&a, 4);
-    engine_sink_init(&seen, true);
+    engine_sink_init(&sink, true);
     engine_sink_init(&again, true);
     first = open_session(a.model, s);
     if (s->tapped) {
-        tap_all(first, &seen);
+        tap_all(first, &sink);
     }
     save(first, true);
     second = load_session(&plan, &model);
@@ -162,15 +162,15 @@ static void expect_same_training(engine_builder build, const setting *s)
     must(sonde_nn_session_anchored(first, "mine", &x, &engine_diag));
     must(sonde_nn_session_anchored(second, "mine", &y, &engine_diag));
     assert_same_bits((const float *)x.data, (const float *)y.data, sonde_view_count(&x));
-    assert_int_equal(seen.count, again.count);
-    for (size_t i = 0; i < seen.count; i++) {
-        assert_string_equal(seen.seen[i].name, again.seen[i].name);
+    assert_int_equal(sink.count, again.count);
+    for (size_t i = 0; i < sink.count; i++) {
+        assert_string_equal(sink.seen[i].name, again.seen[i].name);
     }
     sonde_nn_session_destroy(first);
     sonde_nn_session_destroy(second);
     sonde_nn_model_destroy(model);
     sonde_nn_plan_destroy(plan);
-    engine_sink_fini(&seen);
+    engine_sink_fini(&sink);
     engine_sink_fini(&again);
     engine_net_fini(&a);
 }

@@ -122,7 +122,7 @@ static void a_bad_step_is_looked_at_whole(void **state)
     (void)state;
     for (size_t i = 0; i < SONDE_COUNT_OF(loops); i++) {
         judged bare = {0}, judge = {.every = 1000, .raw_every = 1000};
-        sonde_finding found;
+        sonde_finding finding;
 
         judged_open(&bare, engine_cnn, NULL, loops[i][0], loops[i][1], loops[i][2]);
         judged_open(&judge, engine_cnn, "NonFinite", loops[i][0], loops[i][1],
@@ -135,9 +135,9 @@ static void a_bad_step_is_looked_at_whole(void **state)
             engine_train(&bare.net, bare.session, step);
             engine_train(&judge.net, judge.session, step);
         }
-        found = the_finding(&judge);
-        assert_string_equal(found.tensor, "conv2_output_0");
-        assert_int_equal(found.step, 7);
+        finding = the_finding(&judge);
+        assert_string_equal(finding.tensor, "conv2_output_0");
+        assert_int_equal(finding.step, 7);
         expect_same_weights(&bare, &judge);
         judged_close(&bare);
         judged_close(&judge);
@@ -202,7 +202,7 @@ static void evaluation_is_judged_as_well(void **state)
     judged judge = {.every = 1, .raw_every = 1};
     sonde_nn_session *eval = NULL;
     engine_batch batch;
-    sonde_finding found;
+    sonde_finding finding;
 
     (void)state;
     judged_open(&judge, engine_mlp, "NonFinite", 1, 1, 1);
@@ -217,11 +217,11 @@ static void evaluation_is_judged_as_well(void **state)
     must(sonde_nn_session_run(eval, batch.views, 1, &engine_diag));
     batch.samples[3] = INFINITY;
     must(sonde_nn_session_run(eval, batch.views, 1, &engine_diag));
-    found = the_finding(&judge);
-    assert_int_equal(found.mode, SONDE_MODE_EVAL);
-    assert_int_equal(found.step, 6);
-    assert_int_equal(found.mode_step, 1);
-    assert_string_equal(found.tensor, "input");
+    finding = the_finding(&judge);
+    assert_int_equal(finding.mode, SONDE_MODE_EVAL);
+    assert_int_equal(finding.step, 6);
+    assert_int_equal(finding.mode_step, 1);
+    assert_string_equal(finding.tensor, "input");
     engine_batch_fini(&batch);
     sonde_nn_session_destroy(eval);
     judged_close(&judge);

@@ -70,25 +70,28 @@ static inline void memory_begin_call(sonde_sink *sink)
     note((memory_sink *)sink, (record){.kind = 'b'});
 }
 
-static inline void memory_put(sonde_sink *sink, const sonde_observation *seen)
+static inline void memory_put(sonde_sink *sink, const sonde_observation *observation)
 {
-    const double value = seen->view->rank == 0 || sonde_view_count(seen->view) > 0
-                             ? sonde_element_get(seen->view->dtype, seen->view->data)
-                             : 0.0;
+    const double value =
+        observation->view->rank == 0 || sonde_view_count(observation->view) > 0
+            ? sonde_element_get(observation->view->dtype, observation->view->data)
+            : 0.0;
 
-    assert_string_equal(seen->info->name, net_tensors[seen->id].name);
+    assert_string_equal(observation->info->name, net_tensors[observation->id].name);
     note((memory_sink *)sink, (record){.kind = 'p',
-                                       .id = seen->id,
-                                       .vitals = seen->vitals != NULL,
-                                       .sketch = seen->sketch != NULL,
-                                       .hash = seen->hash,
-                                       .at = seen->at,
+                                       .id = observation->id,
+                                       .vitals = observation->vitals != NULL,
+                                       .sketch = observation->sketch != NULL,
+                                       .hash = observation->hash,
+                                       .at = observation->at,
                                        .value = value});
-    if (seen->vitals != NULL) {
-        assert_int_equal(seen->vitals->count, (uint64_t)sonde_view_count(seen->view));
+    if (observation->vitals != NULL) {
+        assert_int_equal(observation->vitals->count,
+                         (uint64_t)sonde_view_count(observation->view));
     }
-    if (seen->sketch != NULL) {
-        assert_int_equal(seen->sketch->count, (uint64_t)sonde_view_count(seen->view));
+    if (observation->sketch != NULL) {
+        assert_int_equal(observation->sketch->count,
+                         (uint64_t)sonde_view_count(observation->view));
     }
 }
 

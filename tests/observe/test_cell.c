@@ -85,7 +85,7 @@ static void only_shown_numbers_decide(void **state)
     const sonde_view view = sonde_view_of(SONDE_F32, 1, n, values);
 
     (void)state;
-    options.summarise_threshold = 1;
+    options.summarize_threshold = 1;
     options.edge_items = 2;
     expect_text(&view, &options, 0, "1.000 2.000 ... 3.000 4.000");
 }

@@ -35,9 +35,9 @@ static sonde_err prepare(sonde_sink *sink, uint32_t id, const sonde_tensor_info 
     return SONDE_OK;
 }
 
-static void put(sonde_sink *sink, const sonde_observation *seen)
+static void put(sonde_sink *sink, const sonde_observation *observation)
 {
-    ((notes *)sink)->put[seen->id]++;
+    ((notes *)sink)->put[observation->id]++;
 }
 
 typedef struct loop {
@@ -244,7 +244,7 @@ static void steps_of_mode_global(void **state)
 {
     sonde_coordinate at = {.mode = SONDE_MODE_GLOBAL};
     const sonde_observer_gate *gate = NULL;
-    sonde_tap made = {.how = SONDE_HOW_VITALS};
+    sonde_tap tap = {.how = SONDE_HOW_VITALS};
     sonde_selector *what = NULL;
     uint32_t id = 0;
     loop producer;
@@ -252,11 +252,11 @@ static void steps_of_mode_global(void **state)
     (void)state;
     assert_int_equal(make(&producer), SONDE_OK);
     id = add(&producer, "a");
-    made.where = &producer.notes.sink;
-    made.when[SONDE_MODE_GLOBAL] = sonde_schedule_every(3);
+    tap.where = &producer.notes.sink;
+    tap.when[SONDE_MODE_GLOBAL] = sonde_schedule_every(3);
     assert_int_equal(sonde_selector_create("a", &what, NULL), SONDE_OK);
-    made.what = what;
-    assert_int_equal(sonde__observer_add_ids(producer.observer, &made, &id, 1, NULL),
+    tap.what = what;
+    assert_int_equal(sonde__observer_add_ids(producer.observer, &tap, &id, 1, NULL),
                      SONDE_OK);
     sonde_selector_destroy(what);
     assert_int_equal(bind(&producer), SONDE_OK);

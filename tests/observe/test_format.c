@@ -152,7 +152,7 @@ static void three_dimensions_nest(void **state)
         "(\n (\n  (  1,   5)\n  (  3,   7)\n )\n (\n  (  2,   6)\n  (  4, 100)\n )\n)");
 }
 
-static void long_tensors_are_summarised(void **state)
+static void long_tensors_are_summarized(void **state)
 {
     sonde_print_options options = sonde_print_options_default();
     int32_t values[1200];
@@ -187,14 +187,14 @@ static void the_threshold_is_exact(void **state)
     sonde_view view = sonde_view_of(SONDE_I8, 1, nine, values);
 
     (void)state;
-    options.summarise_threshold = 9;
+    options.summarize_threshold = 9;
     expect_text(&view, &options, 0, "(1, 2, 3, 4, 5, 6, 7, 8, 9)");
-    options.summarise_threshold = 8;
+    options.summarize_threshold = 8;
     expect_text(&view, &options, 0, "(1, 2, 3, ..., 7, 8, 9)");
-    options.summarise_threshold = 0;
+    options.summarize_threshold = 0;
     expect_text(&view, &options, 0, "(1, 2, 3, 4, 5, 6, 7, 8, 9)");
     view = sonde_view_of(SONDE_I8, 1, six, values);
-    options.summarise_threshold = 1;
+    options.summarize_threshold = 1;
     expect_text(&view, &options, 0, "(1, 2, 3, 4, 5, 6)");
 }
 
@@ -270,7 +270,7 @@ static void no_text_is_longer_than_its_bound(void **state)
             count *= SONDE_MAX(shape[d], 1);
         }
         view = sonde_view_of(SONDE_F32, rank, shape, values);
-        options.summarise_threshold = (int64_t)sonde__below(7, 9, n, 500);
+        options.summarize_threshold = (int64_t)sonde__below(7, 9, n, 500);
         options.edge_items = (int)sonde__below(7, 10, n, 5);
         options.max_line_width = (int)sonde__below(7, 11, n, 100);
         options.digits = (int)sonde__below(7, 12, n, 18);
@@ -292,7 +292,7 @@ static void enormous_shapes_have_a_bound_or_none(void **state)
     (void)state;
     assert_true(sonde__observe_format_bound(SONDE_F32, 2, huge, &options) < 2000);
     assert_true(sonde__observe_format_bound(SONDE_F32, 8, shape, &options) < SIZE_MAX);
-    options.summarise_threshold = 0;
+    options.summarize_threshold = 0;
     assert_true(sonde__observe_format_bound(SONDE_F32, 2, huge, &options) == SIZE_MAX);
     assert_int_equal(sonde_text_reserve(&text, SIZE_MAX), SONDE_ENOMEM);
     sonde_text_fini(&text);
@@ -344,7 +344,7 @@ int main(void)
         cmocka_unit_test(scalars_have_no_brackets),
         cmocka_unit_test(empty_tensors_are_brackets),
         cmocka_unit_test(three_dimensions_nest),
-        cmocka_unit_test(long_tensors_are_summarised),
+        cmocka_unit_test(long_tensors_are_summarized),
         cmocka_unit_test(the_threshold_is_exact),
         cmocka_unit_test(lines_keep_within_their_width),
         cmocka_unit_test(no_text_is_longer_than_its_bound),

@@ -11,9 +11,9 @@ typedef struct counter {
     int puts, ends;
 } counter;
 
-static void put(sonde_sink *sink, const sonde_observation *seen)
+static void put(sonde_sink *sink, const sonde_observation *observation)
 {
-    (void)seen;
+    (void)observation;
     ((counter *)sink)->puts++;
 }
 

@@ -193,14 +193,14 @@ static const sonde_sketch *seen_sketch;
 static double seen_mean;
 static int seen_count;
 
-static void look_put(sonde_sink *sink, const sonde_observation *seen)
+static void look_put(sonde_sink *sink, const sonde_observation *observation)
 {
     (void)sink;
-    assert_true(seen_count == 0 || seen_vitals == seen->vitals);
-    assert_true(seen_count == 0 || seen_sketch == seen->sketch);
-    seen_vitals = seen->vitals;
-    seen_sketch = seen->sketch;
-    seen_mean = seen->vitals->mean;
+    assert_true(seen_count == 0 || seen_vitals == observation->vitals);
+    assert_true(seen_count == 0 || seen_sketch == observation->sketch);
+    seen_vitals = observation->vitals;
+    seen_sketch = observation->sketch;
+    seen_mean = observation->vitals->mean;
     seen_count++;
 }
 

@@ -13,16 +13,16 @@
 static float *numbers(size_t count, double mean, double std, double min, double max)
 {
     const double n = (double)count, rest = n - 2.0;
-    const double centre = (n * mean - min - max) / rest;
+    const double center = (n * mean - min - max) / rest;
     const double square = (n * (std * std + mean * mean) - min * min - max * max) / rest;
-    const double half = sqrt(square - centre * centre);
+    const double half = sqrt(square - center * center);
     float *values = malloc(count * sizeof *values);
 
     assert_non_null(values);
     values[0] = (float)min;
     values[1] = (float)max;
     for (size_t i = 2; i < count; i++) {
-        values[i] = (float)(i % 2 == 0 ? centre + half : centre - half);
+        values[i] = (float)(i % 2 == 0 ? center + half : center - half);
     }
     return values;
 }

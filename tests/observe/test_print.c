@@ -24,7 +24,7 @@
 static void options_out_of_range_are_named(void **state)
 {
     static const char *const lines[] = {
-        "summarise_threshold: -1 (expected 0 or more)",
+        "summarize_threshold: -1 (expected 0 or more)",
         "edge_items: -1 (expected 0 or more)",
         "max_line_width: -1 (expected 0 or more)",
         "digits: 18 (expected 0 to 17)",
@@ -40,7 +40,7 @@ static void options_out_of_range_are_named(void **state)
     const sonde_print_options usual = sonde_print_options_default();
 
     (void)state;
-    assert_true(usual.summarise_threshold == 1000 && usual.edge_items == 3 &&
+    assert_true(usual.summarize_threshold == 1000 && usual.edge_items == 3 &&
                 usual.max_line_width == 80 && usual.digits == 4 &&
                 usual.float_format == SONDE_FLOAT_AUTO);
     assert_string_equal(usual.separator, ", ");
@@ -49,7 +49,7 @@ static void options_out_of_range_are_named(void **state)
     for (size_t i = 0; i < SONDE_COUNT_OF(lines); i++) {
         sonde_print_options options = sonde_print_options_default();
 
-        options.summarise_threshold = i == 0 ? -1 : 1000;
+        options.summarize_threshold = i == 0 ? -1 : 1000;
         options.edge_items = i == 1 ? -1 : 3;
         options.max_line_width = i == 2 ? -1 : 80;
         options.digits = i == 3 ? 18 : 4;

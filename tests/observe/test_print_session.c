@@ -154,14 +154,14 @@ static void a_print_has_options_of_its_own(void **state)
     (void)state;
     options.digits = 3;
     options.float_format = SONDE_FLOAT_SCIENTIFIC;
-    options.summarise_threshold = 1;
+    options.summarize_threshold = 1;
     options.edge_items = 0;
     (void)snprintf(options.open_bracket, sizeof options.open_bracket, "[");
     (void)snprintf(options.close_bracket, sizeof options.close_bracket, "]");
     train(&(printed){.first = "y", .second = "z", .options = &options, .use = true}, 1);
     assert_string_equal(caught, "y: [\n ...\n]\n"
                                 "z: (\n ( 9.00)\n (36.00)\n)\n");
-    options.summarise_threshold = 0;
+    options.summarize_threshold = 0;
     train(&(printed){.first = "y", .second = "z", .options = &options, .use = true}, 1);
     assert_string_equal(caught, "y: [\n [3.00e+00]\n [6.00e+00]\n]\n"
                                 "z: (\n ( 9.00)\n (36.00)\n)\n");
@@ -174,7 +174,7 @@ static void a_job_prints_as_it_says(void **state)
         "model:\n"
         "  input: [6]\n"
         "  layers:\n"
-        "    - print: {name: seen, gradient: false, summarise_threshold: 11, edge_items: "
+        "    - print: {name: seen, gradient: false, summarize_threshold: 11, edge_items: "
         "2,\n"
         "              max_line_width: 22, digits: 2, float_format: SCIENTIFIC,\n"
         "              separator: ' | ', open_bracket: '<', close_bracket: '>'}\n"

@@ -20,7 +20,7 @@ static sonde_histogram make_histogram(int bins, double lower, double upper)
 }
 
 /* The bars of a scene, from left to right as they are drawn. */
-static size_t find_bars(const sonde__plot_scene *scene, uint32_t colour,
+static size_t find_bars(const sonde__plot_scene *scene, uint32_t color,
                         sonde__plot_box *boxes, size_t most)
 {
     size_t count = 0;
@@ -28,7 +28,7 @@ static size_t find_bars(const sonde__plot_scene *scene, uint32_t colour,
     for (size_t i = 0; i < scene->count; i++) {
         const sonde__plot_item *const item = &scene->items[i];
 
-        if (item->kind == SONDE__ITEM_FILL && item->colour == colour && count < most) {
+        if (item->kind == SONDE__ITEM_FILL && item->color == color && count < most) {
             boxes[count++] = item->box;
         }
     }
@@ -56,7 +56,7 @@ static void test_histogram(void **state)
     assert_int_equal(count_texts(&scene, "Of the last step."), 1);
     assert_int_equal(count_texts(&scene, "100 values in 4 bins"), 1);
     assert_int_equal(count_texts(&scene, MINUS "8"), 1);
-    assert_int_equal(find_bars(&scene, sonde__plot_line_colour(0), bars, 8), 4);
+    assert_int_equal(find_bars(&scene, sonde__plot_line_color(0), bars, 8), 4);
     for (int i = 0; i < 4; i++) { /* heights 10, 20, 30, 40 on one floor */
         assert_true(fabs(bars[i].h / bars[0].h - (i + 1)) < 1e-6);
         assert_true(fabs(bars[i].y + bars[i].h - bars[0].y - bars[0].h) < 1e-6);
@@ -64,9 +64,9 @@ static void test_histogram(void **state)
     }
     d = draw_png(sonde__plot_build_histogram, &plot, &plot.page);
     assert_int_equal(pixel(&d, bars[3].x + 40, bars[3].y + 5),
-                     sonde__plot_line_colour(0) >> 8);
+                     sonde__plot_line_color(0) >> 8);
     assert_int_not_equal(pixel(&d, bars[0].x + 40, bars[3].y + 5),
-                         sonde__plot_line_colour(0) >> 8);
+                         sonde__plot_line_color(0) >> 8);
     free(d.rgb);
     sonde__plot_scene_fini(&scene);
 }
@@ -86,9 +86,9 @@ static void test_zeros_apart(void **state)
     check_texts(&scene);
     assert_int_equal(
         count_texts(&scene, "6 zeros (6 %), set two below the smallest other value"), 1);
-    assert_int_equal(find_bars(&scene, sonde__plot_line_colour(0), bars, 8),
+    assert_int_equal(find_bars(&scene, sonde__plot_line_color(0), bars, 8),
                      5); /* + legend */
-    assert_int_equal(find_bars(&scene, sonde__plot_line_colour(1), zeros, 2), 2);
+    assert_int_equal(find_bars(&scene, sonde__plot_line_color(1), zeros, 2), 2);
     assert_true(fabs(zeros[1].h / bars[1].h - 6.0 / 4) < 1e-6);
     assert_true(fabs(zeros[1].y + zeros[1].h - bars[1].y) < 1e-6);
     sonde__plot_scene_fini(&scene);
@@ -137,9 +137,9 @@ static void test_heatmap(void **state)
                                      .rows = 4,
                                      .high = 4,
                                      .y_label = "log2 |g|",
-                                     .colours = SONDE_COLOURS_BLUES,
+                                     .colors = SONDE_COLORS_BLUES,
                                      .median = true};
-    const uint32_t full = sonde__plot_colour_at(SONDE_COLOURS_BLUES, 1) >> 8;
+    const uint32_t full = sonde__plot_color_at(SONDE_COLORS_BLUES, 1) >> 8;
     sonde__plot_scene scene = {0};
     decoded d = {0};
     sonde__plot_box area = {0};
@@ -189,7 +189,7 @@ static void test_heatmap_of_many_steps(void **state)
     assert_int_equal(build_scene(sonde__plot_build_heatmap, &plot, 600, &scene),
                      SONDE_OK);
     check_texts(&scene);
-    assert_int_equal(count_kind(&scene, SONDE__ITEM_IMAGE), 2); /* map and colour bar */
+    assert_int_equal(count_kind(&scene, SONDE__ITEM_IMAGE), 2); /* map and color bar */
     sonde__plot_scene_fini(&scene);
 }
 

@@ -14,25 +14,25 @@ static sonde_plot_series series_of(const char *name, double *y, int64_t count)
     return (sonde_plot_series){.name = name, .y = sonde_view_of(SONDE_F64, 1, &count, y)};
 }
 
-static size_t count_lines(const sonde__plot_scene *scene, uint32_t colour)
+static size_t count_lines(const sonde__plot_scene *scene, uint32_t color)
 {
     size_t count = 0;
 
     for (size_t i = 0; i < scene->count; i++) {
         count +=
-            scene->items[i].kind == SONDE__ITEM_LINE && scene->items[i].colour == colour;
+            scene->items[i].kind == SONDE__ITEM_LINE && scene->items[i].color == color;
     }
     return count;
 }
 
-/* The i-th stroke of a colour. */
-static const sonde__plot_item *find_line(const sonde__plot_scene *scene, uint32_t colour,
+/* The i-th stroke of a color. */
+static const sonde__plot_item *find_line(const sonde__plot_scene *scene, uint32_t color,
                                          size_t i)
 {
     for (size_t k = 0; k < scene->count; k++) {
         const sonde__plot_item *const item = &scene->items[k];
 
-        if (item->kind == SONDE__ITEM_LINE && item->colour == colour && i-- == 0) {
+        if (item->kind == SONDE__ITEM_LINE && item->color == color && i-- == 0) {
             return item;
         }
     }
@@ -57,7 +57,7 @@ static void test_curve(void **state)
     check_texts(&scene);
     assert_int_equal(count_texts(&scene, "Step") + count_texts(&scene, "Loss"), 2);
     assert_int_equal(count_texts(&scene, "400"), 1);
-    line = find_line(&scene, sonde__plot_line_colour(0), 0);
+    line = find_line(&scene, sonde__plot_line_color(0), 0);
     assert_int_equal(line->count, 5);
     points = line->payload;
     /* x in proportion; y falls by halves, downwards on the page. */
@@ -77,7 +77,7 @@ static void test_gaps(void **state)
     sonde_plot_series series = series_of("loss", y, 8);
     sonde_curves_plot plot = {.series = &series, .count = 1};
     sonde__plot_scene scene = {0};
-    const uint32_t colour = sonde__plot_line_colour(0);
+    const uint32_t color = sonde__plot_line_color(0);
 
     (void)state;
     assert_int_equal(build_scene(sonde__plot_build_curves, &plot, 900, &scene), SONDE_OK);
@@ -86,8 +86,8 @@ static void test_gaps(void **state)
                                          "\xe2\x96\xbc " MINUS "Inf: 1"),
                      1);
     /* The legend's swatch, 0-1, 5-6, and the two strokes of the cross. */
-    assert_int_equal(find_line(&scene, colour, 1)->count, 2);
-    assert_int_equal(count_lines(&scene, colour), 5);
+    assert_int_equal(find_line(&scene, color, 1)->count, 2);
+    assert_int_equal(count_lines(&scene, color), 5);
     assert_int_equal(count_kind(&scene, SONDE__ITEM_AREA), 2); /* two triangles */
     sonde__plot_scene_fini(&scene);
 
@@ -139,7 +139,7 @@ static void test_long_series(void **state)
     y[123456] = -99;
     y[123458] = 99;
     assert_int_equal(build_scene(sonde__plot_build_curves, &plot, 900, &scene), SONDE_OK);
-    line = find_line(&scene, sonde__plot_line_colour(0), 0);
+    line = find_line(&scene, sonde__plot_line_color(0), 0);
     assert_in_range(line->count, 900, 4 * 900);
     points = line->payload;
     for (size_t i = 0; i < line->count; i++) {
@@ -180,9 +180,9 @@ static void test_smoothing(void **state)
     assert_int_equal(build_scene(sonde__plot_build_curves, &plot, 900, &scene), SONDE_OK);
     check_texts(&scene);
     assert_int_equal(
-        count_lines(&scene, sonde__plot_faded(sonde__plot_line_colour(0), 0x48)), 2);
+        count_lines(&scene, sonde__plot_faded(sonde__plot_line_color(0), 0x48)), 2);
     /* The swatch, two runs, the cross. */
-    assert_int_equal(count_lines(&scene, sonde__plot_line_colour(0)), 5);
+    assert_int_equal(count_lines(&scene, sonde__plot_line_color(0)), 5);
     sonde__plot_scene_fini(&scene);
 }
 
@@ -202,9 +202,9 @@ static void test_plain_among_smoothed(void **state)
         assert_int_equal(build_scene(sonde__plot_build_curves, &plot, 900, &scene),
                          SONDE_OK);
         assert_int_equal(
-            count_lines(&scene, sonde__plot_faded(sonde__plot_line_colour(0), 0x48)), 1);
+            count_lines(&scene, sonde__plot_faded(sonde__plot_line_color(0), 0x48)), 1);
         assert_int_equal(
-            count_lines(&scene, sonde__plot_faded(sonde__plot_line_colour(1), 0x48)),
+            count_lines(&scene, sonde__plot_faded(sonde__plot_line_color(1), 0x48)),
             plain == 1 ? 0 : 1);
         sonde__plot_scene_fini(&scene);
     }

@@ -1,5 +1,5 @@
 /*
- * test_pictures.c - what each picture shows: texts in the scene, colours in the PNG.
+ * test_pictures.c - what each picture shows: texts in the scene, colors in the PNG.
  */
 #include "checks.h"
 #include "base/macros.h"
@@ -48,12 +48,12 @@ static void test_images(void **state)
         }
         assert_true(box.w >= 100 && fmod(box.w, 4) < 1e-9); /* whole pixels */
         assert_int_equal(pixel(&d, box.x + 1, box.y + 1),
-                         sonde__plot_colour_at(SONDE_COLOURS_VIRIDIS, 1) >> 8);
-        assert_int_equal(
-            pixel(&d, box.x + box.w - 1, box.y + box.h - 1),
-            sonde__plot_colour_at(SONDE_COLOURS_VIRIDIS, (double)image / 10) >> 8);
+                         sonde__plot_color_at(SONDE_COLORS_VIRIDIS, 1) >> 8);
+        assert_int_equal(pixel(&d, box.x + box.w - 1, box.y + box.h - 1),
+                         sonde__plot_color_at(SONDE_COLORS_VIRIDIS, (double)image / 10) >>
+                             8);
         assert_int_equal(pixel(&d, box.x - 1, box.y + 1), 0xffffff);
-        /* The label stands centred above. */
+        /* The label stands centered above. */
         {
             const sonde__plot_box label = find_text(&scene, fruits[image])->box;
 
@@ -97,7 +97,7 @@ static void test_columns(void **state)
 static uint32_t last_pixel(const sonde_images_plot *plot, size_t i)
 {
     sonde__plot_scene scene = {0};
-    uint32_t colour = 0;
+    uint32_t color = 0;
 
     assert_int_equal(build_scene(sonde__plot_build_images, plot, 900, &scene), SONDE_OK);
     for (size_t k = 0; k < scene.count; k++) {
@@ -106,11 +106,11 @@ static uint32_t last_pixel(const sonde_images_plot *plot, size_t i)
         if (item->kind == SONDE__ITEM_IMAGE && i-- == 0) {
             const uint32_t *const pixels = item->payload;
 
-            colour = pixels[item->columns * item->rows - 1] & 0xffffffu;
+            color = pixels[item->columns * item->rows - 1] & 0xffffffu;
         }
     }
     sonde__plot_scene_fini(&scene);
-    return colour;
+    return color;
 }
 
 static void test_ranges(void **state)
@@ -118,14 +118,14 @@ static void test_ranges(void **state)
     int16_t data[2][1][2] = {{{0, 1}}, {{-10, 10}}};
     const sonde_images_plot plot = {
         .images = sonde_view_of(SONDE_I16, 3, (int64_t[]){2, 1, 2}, data),
-        .colours = SONDE_COLOURS_GREY};
+        .colors = SONDE_COLORS_GRAY};
 
     (void)state;
     assert_int_equal(last_pixel(&plot, 0), 0x8c8c8c); /* 11 of 20 */
     assert_int_equal(last_pixel(&plot, 1), 0xffffff);
 }
 
-/* The same colours whatever the order of axes, the strides and the dtype. */
+/* The same colors whatever the order of axes, the strides and the dtype. */
 static void test_image_layouts(void **state)
 {
     unsigned char chw[2][3][2][2], hwc[2][2][2][3];
@@ -151,7 +151,7 @@ static void test_image_layouts(void **state)
                          SONDE_OK);
         assert_int_equal(p.channels, 3);
         pixels = sonde__plot_picture_pixels(
-            &p, 1, (sonde__plot_span){0, i == 2 ? 1 : 255}, SONDE_COLOURS_GREY, 2, 2);
+            &p, 1, (sonde__plot_span){0, i == 2 ? 1 : 255}, SONDE_COLORS_GRAY, 2, 2);
         assert_int_equal(pixels[0], 0xff78a0c8); /* 120, 160, 200 */
         assert_int_equal(pixels[3], 0xff96bee6); /* 150, 190, 230 */
         sonde__free(pixels);
@@ -169,7 +169,7 @@ static void test_shrinking(void **state)
     (void)state;
     assert_int_equal(sonde__plot_pictures_of(&view, false, "image", &p, NULL), SONDE_OK);
     pixels = sonde__plot_picture_pixels(&p, 0, (sonde__plot_span){0, 200},
-                                        SONDE_COLOURS_GREY, 2, 1);
+                                        SONDE_COLORS_GRAY, 2, 1);
     assert_int_equal(pixels[0], 0xff808080);
     assert_int_equal(pixels[1], 0xff808080);
     sonde__free(pixels);
@@ -197,8 +197,7 @@ static void test_nan_pixels(void **state)
     check_texts(&scene);
     d = draw_png(sonde__plot_build_images, &plot, &plot.page);
     for (int i = 0; i < d.width * d.height; i++) {
-        magenta +=
-            pixel(&d, i % d.width, (double)(i / d.width)) == SONDE__NAN_COLOUR >> 8;
+        magenta += pixel(&d, i % d.width, (double)(i / d.width)) == SONDE__NAN_COLOR >> 8;
     }
     assert_int_equal(magenta, 1);
     free(d.rgb);
@@ -214,7 +213,7 @@ static void test_panels(void **state)
          .image = sonde_view_of(SONDE_U8, 3, (int64_t[]){30, 40, 3}, photo)},
         {.title = "After",
          .image = sonde_view_of(SONDE_F32, 3, (int64_t[]){1, 4, 4}, small),
-         .colours = SONDE_COLOURS_GREY},
+         .colors = SONDE_COLORS_GRAY},
     };
     const sonde_panels_plot plot = {.panels = panels, .count = 2, .arrows = true};
     sonde__plot_scene scene = {0};
@@ -289,12 +288,12 @@ static void test_confusion(void **state)
 
         (void)snprintf(text, sizeof text, "%d", (int)value);
         if (value == 0) {
-            continue; /* stands twice, and in the colour bar */
+            continue; /* stands twice, and in the color bar */
         }
         box = find_text(&scene, text)->box;
         assert_int_equal(
             pixel(&d, box.x + box.w / 2, box.y - 8),
-            sonde__plot_colour_at(SONDE_COLOURS_VIRIDIS, (double)value / 804) >> 8);
+            sonde__plot_color_at(SONDE_COLORS_VIRIDIS, (double)value / 804) >> 8);
     }
     free(d.rgb);
     sonde__plot_scene_fini(&scene);
@@ -320,9 +319,9 @@ static void test_contrast_of_counts(void **state)
         const sonde__plot_item *const item = &scene.items[i];
 
         if (item->kind == SONDE__ITEM_FILL) {
-            ground = item->colour;
+            ground = item->color;
         } else if (item->kind == SONDE__ITEM_TEXT && ground != SONDE__PAPER) {
-            assert_true(sonde__plot_contrast(item->colour, ground) >= 4.5);
+            assert_true(sonde__plot_contrast(item->color, ground) >= 4.5);
             assert_true(item->font.size >= 8);
             checked++;
         }
@@ -351,9 +350,9 @@ static void test_confusion_errors(void **state)
     plot.counts.shape[0] = plot.counts.shape[1] = 1001;
     assert_int_equal(sonde_plot_confusion(file_name, &plot, &diag), SONDE_ESHAPE);
     plot.counts.shape[0] = plot.counts.shape[1] = 2;
-    plot.colours = (sonde_colours)9;
+    plot.colors = (sonde_colors)9;
     assert_int_equal(sonde_plot_confusion(file_name, &plot, &diag), SONDE_EINVAL);
-    assert_string_equal(diag.where, "colours");
+    assert_string_equal(diag.where, "colors");
     assert_int_equal(access(file_name, F_OK), -1);
 }
 

@@ -1,5 +1,5 @@
 /*
- * test_scene.c - texts, colours and ticks: what pictures are put together from.
+ * test_scene.c - texts, colors and ticks: what pictures are put together from.
  */
 #include "checks.h"
 #include "base/macros.h"
@@ -158,7 +158,7 @@ static void test_alignment(void **state)
     sonde__plot_scene_fini(&scene);
 }
 
-/* --- colours ------------------------------------------------------------------------ */
+/* --- colors ------------------------------------------------------------------------ */
 
 /* Values of matplotlib 3.10's viridis at i / 255. */
 static void test_viridis(void **state)
@@ -171,8 +171,7 @@ static void test_viridis(void **state)
 
     (void)state;
     for (size_t k = 0; k < SONDE_COUNT_OF(known); k++) {
-        const uint32_t c =
-            sonde__plot_colour_at(SONDE_COLOURS_VIRIDIS, known[k].i / 255.0);
+        const uint32_t c = sonde__plot_color_at(SONDE_COLORS_VIRIDIS, known[k].i / 255.0);
 
         assert_true(abs((int)(c >> 24) - known[k].r) <= 2);
         assert_true(abs((int)(c >> 16 & 255) - known[k].g) <= 2);
@@ -181,20 +180,20 @@ static void test_viridis(void **state)
     }
 }
 
-static void test_colour_maps(void **state)
+static void test_color_maps(void **state)
 {
     (void)state;
-    assert_int_equal(sonde__plot_colour_at(SONDE_COLOURS_GREY, 0.5) >> 8, 0x808080);
-    assert_int_equal(sonde__plot_colour_at(SONDE_COLOURS_GREY, -3), 0x000000ff);
-    assert_int_equal(sonde__plot_colour_at(SONDE_COLOURS_GREY, INFINITY), 0xffffffff);
-    assert_int_equal(sonde__plot_colour_at(SONDE_COLOURS_BLUES, 0), 0xffffffff);
-    assert_int_equal(sonde__plot_colour_at(SONDE_COLOURS_GREY, NAN), SONDE__NAN_COLOUR);
-    for (int map = SONDE_COLOURS_VIRIDIS; map <= SONDE_COLOURS_BLUES; map++) {
+    assert_int_equal(sonde__plot_color_at(SONDE_COLORS_GRAY, 0.5) >> 8, 0x808080);
+    assert_int_equal(sonde__plot_color_at(SONDE_COLORS_GRAY, -3), 0x000000ff);
+    assert_int_equal(sonde__plot_color_at(SONDE_COLORS_GRAY, INFINITY), 0xffffffff);
+    assert_int_equal(sonde__plot_color_at(SONDE_COLORS_BLUES, 0), 0xffffffff);
+    assert_int_equal(sonde__plot_color_at(SONDE_COLORS_GRAY, NAN), SONDE__NAN_COLOR);
+    for (int map = SONDE_COLORS_VIRIDIS; map <= SONDE_COLORS_BLUES; map++) {
         for (int i = 0; i <= 100; i++) {
-            const uint32_t c = sonde__plot_colour_at((sonde_colours)map, i / 100.0);
+            const uint32_t c = sonde__plot_color_at((sonde_colors)map, i / 100.0);
 
             assert_true(sonde__plot_contrast(sonde__plot_ink_on(c), c) >= 4.5);
-            assert_true(c != SONDE__NAN_COLOUR);
+            assert_true(c != SONDE__NAN_COLOR);
         }
     }
 }
@@ -317,11 +316,11 @@ static void test_numbers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_clean),       cmocka_unit_test(test_width_is_measured),
-        cmocka_unit_test(test_fitting),     cmocka_unit_test(test_wrapping),
-        cmocka_unit_test(test_alignment),   cmocka_unit_test(test_viridis),
-        cmocka_unit_test(test_colour_maps), cmocka_unit_test(test_linear_ticks),
-        cmocka_unit_test(test_log_ticks),   cmocka_unit_test(test_ticks_of_any_range),
+        cmocka_unit_test(test_clean),      cmocka_unit_test(test_width_is_measured),
+        cmocka_unit_test(test_fitting),    cmocka_unit_test(test_wrapping),
+        cmocka_unit_test(test_alignment),  cmocka_unit_test(test_viridis),
+        cmocka_unit_test(test_color_maps), cmocka_unit_test(test_linear_ticks),
+        cmocka_unit_test(test_log_ticks),  cmocka_unit_test(test_ticks_of_any_range),
         cmocka_unit_test(test_numbers),
     };
 

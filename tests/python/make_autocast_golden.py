@@ -14,8 +14,8 @@ OUT = pathlib.Path(__file__).resolve().parent.parent / "golden" / "autocast.safe
 STEPS, BATCH, CLASSES = 40, 16, 5
 torch.manual_seed(16)
 labels = torch.randint(CLASSES, (STEPS, BATCH))
-centres = torch.randn(CLASSES, 2, 6, 6)
-inputs = centres[labels] + 0.7 * torch.randn(STEPS, BATCH, 2, 6, 6)
+centers = torch.randn(CLASSES, 2, 6, 6)
+inputs = centers[labels] + 0.7 * torch.randn(STEPS, BATCH, 2, 6, 6)
 made = {"inputs": inputs.contiguous(), "labels": labels}
 
 

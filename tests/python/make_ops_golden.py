@@ -313,16 +313,16 @@ def losses():
 
 def sgd(name, steps=3, scale=1.0, poison=False, **options):
     w = torch.nn.Parameter(poisoned(randn(4, 5), (3, INF)) if poison else randn(4, 5))
-    optimiser = torch.optim.SGD([w], foreach=False, **options)
+    optimizer = torch.optim.SGD([w], foreach=False, **options)
     momentum = options.get("momentum", 0.0)
     for step in range(steps):
         g = poisoned(randn(4, 5), (1, NAN), (7, INF), (8, -INF)) if poison else randn(4, 5)
         before = w.detach().clone()
-        v = optimiser.state[w].get("momentum_buffer") if step else None
+        v = optimizer.state[w].get("momentum_buffer") if step else None
         v = torch.full((4, 5), 77.0) if v is None else v.clone()
         w.grad = g * scale
-        optimiser.step()
-        after = optimiser.state[w].get("momentum_buffer")
+        optimizer.step()
+        after = optimizer.state[w].get("momentum_buffer")
         ins = [("w", before), ("g", g)] + ([("v", v)] if momentum else [])
         outs = [("w2", w.detach().clone()),
                 ("v2", after.clone() if after is not None else None)]
@@ -334,15 +334,15 @@ def sgd(name, steps=3, scale=1.0, poison=False, **options):
 
 def adam(name, cls, steps=3, scale=1.0, poison=False, **options):
     w = torch.nn.Parameter(poisoned(randn(3, 5), (3, INF)) if poison else randn(3, 5))
-    optimiser = cls([w], foreach=False, **options)
+    optimizer = cls([w], foreach=False, **options)
     state = {"m": torch.zeros(3, 5), "v": torch.zeros(3, 5), "step": torch.tensor(0.0)}
     beta1, beta2 = options.get("betas", (0.9, 0.999))
     for step in range(steps):
         g = poisoned(randn(3, 5), (1, NAN), (7, INF), (8, -INF)) if poison else randn(3, 5)
         before = w.detach().clone()
         w.grad = g * scale
-        optimiser.step()
-        after = optimiser.state[w]
+        optimizer.step()
+        after = optimizer.state[w]
         made = {"m": after["exp_avg"].clone(), "v": after["exp_avg_sq"].clone(),
                 "step": after["step"].clone()}
         live = (options["lr"], beta1, beta2, options.get("eps", 1e-8),
@@ -413,13 +413,13 @@ def fused():
             poisoned(x, (40, NAN), (80, INF))
         w = torch.nn.Parameter(randn(5, 37))
         before, dw = w.detach().clone(), dy.t() @ x
-        optimiser = torch.optim.SGD([w], lr=0.05, momentum=momentum, weight_decay=0.01,
+        optimizer = torch.optim.SGD([w], lr=0.05, momentum=momentum, weight_decay=0.01,
                                     foreach=False)
         v = torch.full((5, 37), 77.0)
         for first in (1, 0):
             w.grad = dw.clone()
-            optimiser.step()
-            after = optimiser.state[w].get("momentum_buffer") if momentum else None
+            optimizer.step()
+            after = optimizer.state[w].get("momentum_buffer") if momentum else None
             after = after.clone() if after is not None else None
             now = w.detach().clone()
             case(f"{name}.{'first' if first else 'next'}", "LinearGradWeightSgd",

@@ -1,4 +1,4 @@
-"""Cases of tests/golden/ops: layers and losses by name, optimisers; make_ops_golden.py writes them."""
+"""Cases of tests/golden/ops: layers and losses by name, optimizers; make_ops_golden.py writes them."""
 import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -64,15 +64,15 @@ def batch_norms():
 
 
 def own_updates():
-    """Three steps of the optimisers whose hundred steps test_optimizer_golden.c has."""
+    """Three steps of the optimizers whose hundred steps test_optimizer_golden.c has."""
     torch.manual_seed(27)
     shape = (3, 5)
     for poison in (False, True):
         for name, choice, options in (
-                ("plain", 0, {}), ("centred", 1, {"centered": True}),
+                ("plain", 0, {}), ("centered", 1, {"centered": True}),
                 ("all", 3, {"centered": True, "momentum": 0.8, "weight_decay": 0.1})):
             w = torch.nn.Parameter(randn(*shape))
-            optimiser = torch.optim.RMSprop([w], lr=0.02, alpha=0.9, foreach=False, **options)
+            optimizer = torch.optim.RMSprop([w], lr=0.02, alpha=0.9, foreach=False, **options)
             state = {k: torch.zeros(*shape) for k in ("v", "m", "b")}
             for step in range(2):
                 g = poisoned(randn(*shape), (0, 0.0))
@@ -80,8 +80,8 @@ def own_updates():
                     poisoned(g, (1, NAN), (7, INF))
                 before = w.detach().clone()
                 w.grad = g * 0.5
-                optimiser.step()
-                after = optimiser.state[w]
+                optimizer.step()
+                after = optimizer.state[w]
                 made = {"v": after["square_avg"], "m": after.get("grad_avg"),
                         "b": after.get("momentum_buffer")}
                 case(f"rmsprop.{name}{'.nan' if poison else ''}.{step}", "RmsProp",
@@ -92,15 +92,15 @@ def own_updates():
                                           options.get("momentum", 0.0), 0.5, float(step == 0)))
                 state = {k: torch.zeros(*shape) if t is None else t.clone() for k, t in made.items()}
         w = torch.nn.Parameter(randn(*shape))
-        optimiser = torch.optim.Adagrad([w], lr=0.1, lr_decay=0.1, weight_decay=0.1,
+        optimizer = torch.optim.Adagrad([w], lr=0.1, lr_decay=0.1, weight_decay=0.1,
                                         initial_accumulator_value=0.25, foreach=False)
         v, count = torch.zeros(*shape), torch.tensor(0.0)
         for step in range(2):
             g = poisoned(randn(*shape), (1, NAN), (7, INF)) if poison else randn(*shape)
             before = w.detach().clone()
             w.grad = g * 0.5
-            optimiser.step()
-            after = optimiser.state[w]
+            optimizer.step()
+            after = optimizer.state[w]
             case(f"adagrad{'.nan' if poison else ''}.{step}", "Adagrad",
                  [("w", before), ("g", g), ("v", v), ("step", count)],
                  [("w2", w.detach().clone()), ("v2", after["sum"].clone()),

@@ -264,7 +264,7 @@ def like_pytorch():
 
 
 @program
-def other_optimisers():
+def other_optimizers():
     weight = nn.Parameter(torch.tensor([3.0, 4.0]))
     weight.grad = torch.tensor([0.5, -1.0])
     poptorch.optim.LAMB([weight], lr=0.1, weight_decay=0.0).step()
@@ -333,7 +333,7 @@ def scheduled_rate():
 
 
 @program
-def state_of_optimisers():
+def state_of_optimizers():
     """Goes to PyTorch's optimizer when the model is detached, and comes from it."""
     x, y = data(4)
     for make in (lambda p: torch.optim.SGD(p, 0.1, momentum=0.9),

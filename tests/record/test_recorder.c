@@ -149,8 +149,8 @@ static void keys_say_where_and_when(void **state)
         {.mode = SONDE_MODE_TRAIN, .global_step = 12, .mode_step = 3}, /* again */
         {.mode = SONDE_MODE_TRAIN, .global_step = 12, .mode_step = 3}, /* and again */
     };
-    static seen_lines seen;
-    run_content content = {.value = keep_line, .user = &seen};
+    static seen_lines lines;
+    run_content content = {.value = keep_line, .user = &lines};
 
     (void)state;
     for (size_t i = 0; i < SONDE_COUNT_OF(places); i++) {
@@ -163,16 +163,16 @@ static void keys_say_where_and_when(void **state)
     assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
                      SONDE_OK);
     run_read(path, 0, &content);
-    assert_int_equal(seen.count, SONDE_COUNT_OF(places));
-    for (size_t i = 0; i < seen.count; i++) {
-        const sonde__record_index_line *line = &seen.lines[i].line;
+    assert_int_equal(lines.count, SONDE_COUNT_OF(places));
+    for (size_t i = 0; i < lines.count; i++) {
+        const sonde__record_index_line *line = &lines.lines[i].line;
 
         assert_int_equal(line->mode, places[i].mode);
         assert_int_equal(line->step, places[i].global_step);
         assert_int_equal(line->mode_step, places[i].mode_step);
         assert_int_equal(line->micro_batch, places[i].micro_batch);
         assert_int_equal(line->replica, places[i].replica);
-        assert_true(seen.lines[i].first == (float)i);
+        assert_true(lines.lines[i].first == (float)i);
     }
     assert_true(has_key(path, "0000000012/train/t0"));
     assert_true(has_key(path, "0000000012/eval/t0@2.0"));
@@ -194,8 +194,8 @@ static void scalars_and_empty_tensors_are_values(void **state)
     const sonde_view scalar = sonde_view_of(SONDE_F64, 0, NULL, &number);
     const sonde_view empty = sonde_view_of(SONDE_I16, 3, shape, NULL);
     const sonde_coordinate at = run_at(0);
-    static seen_lines seen;
-    run_content content = {.value = keep_line, .user = &seen};
+    static seen_lines lines;
+    run_content content = {.value = keep_line, .user = &lines};
 
     (void)state;
     assert_int_equal(sonde_catalogue_create(&catalogue, NULL), SONDE_OK);
@@ -209,11 +209,11 @@ static void scalars_and_empty_tensors_are_values(void **state)
     assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
                      SONDE_OK);
     run_read(path, 0, &content);
-    assert_int_equal(seen.count, 3);
-    assert_int_equal(seen.lines[1].line.rank, 0);
-    assert_int_equal(seen.lines[1].line.bytes, sizeof number);
-    assert_int_equal(seen.lines[2].line.bytes, 0);
-    assert_int_equal(seen.lines[2].line.offset, sizeof number);
+    assert_int_equal(lines.count, 3);
+    assert_int_equal(lines.lines[1].line.rank, 0);
+    assert_int_equal(lines.lines[1].line.bytes, sizeof number);
+    assert_int_equal(lines.lines[2].line.bytes, 0);
+    assert_int_equal(lines.lines[2].line.offset, sizeof number);
     sonde_catalogue_destroy(catalogue);
     run_remove(path);
 }
@@ -256,8 +256,8 @@ static void vital_signs_and_sketches_come_back(void **state)
                                  .replica = 2};
     const int64_t shape = 100;
     static sonde_sketch sketch;
-    static seen_rows seen;
-    run_content content = {.row = keep_row, .sketch = keep_sketch, .user = &seen};
+    static seen_rows rows;
+    run_content content = {.row = keep_row, .sketch = keep_sketch, .user = &rows};
     sonde_vitals vitals, back;
     float x[100];
     const sonde_view view = sonde_view_of(SONDE_F32, 1, &shape, x);
@@ -280,18 +280,18 @@ static void vital_signs_and_sketches_come_back(void **state)
     assert_int_equal(content.ends, 1); /* a step without raw values has one too */
     assert_int_equal(content.rows, 2);
     assert_int_equal(content.sketches, 1);
-    assert_int_equal(seen.rows[0].tensor, 0); /* t1, which was met first */
-    assert_int_equal(seen.rows[1].tensor, 1);
-    assert_int_equal(seen.rows[0].mode, SONDE_MODE_EVAL);
-    assert_int_equal(seen.rows[0].step, 9);
-    assert_int_equal(seen.rows[0].mode_step, 4);
-    assert_int_equal(seen.rows[0].micro_batch, 1);
-    assert_int_equal(seen.rows[0].replica, 2);
-    sonde__record_stats_to_vitals(&seen.rows[0], &back);
+    assert_int_equal(rows.rows[0].tensor, 0); /* t1, which was met first */
+    assert_int_equal(rows.rows[1].tensor, 1);
+    assert_int_equal(rows.rows[0].mode, SONDE_MODE_EVAL);
+    assert_int_equal(rows.rows[0].step, 9);
+    assert_int_equal(rows.rows[0].mode_step, 4);
+    assert_int_equal(rows.rows[0].micro_batch, 1);
+    assert_int_equal(rows.rows[0].replica, 2);
+    sonde__record_stats_to_vitals(&rows.rows[0], &back);
     assert_memory_equal(&back, &vitals, sizeof back);
-    assert_memory_equal(&seen.sketch, &sketch, sizeof sketch);
-    assert_int_equal(seen.record.tensor, 0);
-    assert_int_equal(seen.record.step, 9);
+    assert_memory_equal(&rows.sketch, &sketch, sizeof sketch);
+    assert_int_equal(rows.record.tensor, 0);
+    assert_int_equal(rows.record.step, 9);
     sonde_catalogue_destroy(catalogue);
     run_remove(path);
 }

@@ -78,23 +78,23 @@ void stream_put(stream *s, uint32_t id, const float *values)
     float copy[STREAM_MOST];
     sonde_view view = sonde_view_of(SONDE_F32, info->rank, info->shape, copy);
     sonde_vitals vitals;
-    sonde_observation seen = {
+    sonde_observation observation = {
         .id = id, .info = info, .at = s->at, .view = &view, .vitals = &vitals};
 
     memcpy(copy, values, (size_t)sonde_view_count(&view) * sizeof *copy);
     sonde_vitals_of(&view, &vitals);
-    sonde_rules_put(s->rules, &seen);
+    sonde_rules_put(s->rules, &observation);
 }
 
 void stream_put_hash(stream *s, uint32_t id, uint64_t hash, int replica)
 {
-    const sonde_observation seen = {
+    const sonde_observation observation = {
         .id = id,
         .info = sonde_catalogue_info(s->catalogue, id),
         .at = {s->at.mode, s->at.global_step, s->at.mode_step, 0, 0, replica},
         .hash = hash};
 
-    sonde_rules_put(s->rules, &seen);
+    sonde_rules_put(s->rules, &observation);
 }
 
 float stream_normal(stream *s)
@@ -317,7 +317,7 @@ static void expect(stream *s, const stream_case *c)
     static const int severities[] = {[NOTED] = SONDE_SEVERITY_NOTE,
                                      [WARNED] = SONDE_SEVERITY_WARNING,
                                      [FAILED] = SONDE_SEVERITY_ERROR};
-    const sonde_finding *found = NULL;
+    const sonde_finding *finding = NULL;
     size_t count = 0;
     int most = -1;
 
@@ -333,21 +333,22 @@ static void expect(stream *s, const stream_case *c)
         return;
     }
     if (c->about != NULL) {
-        found = expect_found(s, c->about, c->at, SONDE_MAX(c->findings, (size_t)1));
+        finding = expect_found(s, c->about, c->at, SONDE_MAX(c->findings, (size_t)1));
         if (c->statistic != NULL && c->statistic[0] == '!') {
-            assert_null(strstr(found->message, c->statistic + 1));
-        } else if (c->statistic != NULL && strcmp(found->statistic, c->statistic) != 0) {
-            assert_non_null(strstr(found->message, c->statistic));
+            assert_null(strstr(finding->message, c->statistic + 1));
+        } else if (c->statistic != NULL &&
+                   strcmp(finding->statistic, c->statistic) != 0) {
+            assert_non_null(strstr(finding->message, c->statistic));
         }
-        assert_true(c->lasts == 0 || found->steps == c->lasts);
+        assert_true(c->lasts == 0 || finding->steps == c->lasts);
         assert_true(c->lasts == 0 ||
-                    found->last_step == found->step + (int64_t)c->lasts - 1);
-        assert_true(c->above == 0.0 || found->value > c->above);
-        assert_true(c->below == 0.0 || found->value < c->below);
+                    finding->last_step == finding->step + (int64_t)c->lasts - 1);
+        assert_true(c->above == 0.0 || finding->value > c->above);
+        assert_true(c->below == 0.0 || finding->value < c->below);
     }
-    found = sonde_rules_findings(s->rules, &count);
+    finding = sonde_rules_findings(s->rules, &count);
     for (size_t i = 0; i < count; i++) {
-        most = SONDE_MAX(most, (int)found[i].severity);
+        most = SONDE_MAX(most, (int)finding[i].severity);
     }
     if (c->lacks != NULL) {
         sonde_rule_account account;

@@ -102,7 +102,7 @@ static void first_updates(stream *s, int kind, int step)
     stream_put_all(s, 2, (float)(2.0 * exp(slopes[kind] * step)));
 }
 
-static void normalised_input(stream *s, int fault, int step)
+static void normalized_input(stream *s, int fault, int step)
 {
     (void)step;
     stream_put_normal(s, 0, 200.0, 80.0);
@@ -182,7 +182,7 @@ static void wakes(stream *s, int fault, int step)
 #define JUMPING "weight fc.weight 16 16, loss loss"
 #define UPDATED(state)                                                                   \
     "weight fc.weight 16 16, optimizer fc.weight." state " 16 16, loss loss"
-#define NORMALISED "input input 8 8, output first_output_0 8 8"
+#define NORMALIZED "input input 8 8, output first_output_0 8 8"
 #define LAST "output last_output_0 16 1 =Sigmoid, loss loss"
 #define COPIED(name)                                                                     \
     "weight net.fc1.weight 4 4, weight head.weight 4 4, weight " name                    \
@@ -200,7 +200,7 @@ static const stream_case cases[] = {
     {"a likelihood falls below 0", "LossSign", WITH_LABELS, below_zero, 0, STEPS, SILENT},
     {"a cross-entropy is below 0", "LossSign",
      "input labels 8, loss loss =CrossEntropyLoss", below_zero, 1, STEPS, FAILED},
-    {"the scale of a normalisation begins at 1", "SymmetricUnits",
+    {"the scale of a normalization begins at 1", "SymmetricUnits",
      "weight norm1.weight 8 16", scales, 0, 10, SILENT, .losing = true},
     {"a gamma begins at 1", "SymmetricUnits", "weight layer.gamma 8 16", scales, 0, 10,
      SILENT, .losing = true},
@@ -230,9 +230,9 @@ static const stream_case cases[] = {
      UPDATED("momentum_buffer"), first_updates, 1, STEPS, FAILED},
     {"Adam's first updates, and the loss rises", "WeightUpdateRatio",
      UPDATED("exp_avg_sq"), first_updates, 2, STEPS, FAILED},
-    {"a network normalises its input", "InputRange", NORMALISED, normalised_input, 0, 10,
+    {"a network normalizes its input", "InputRange", NORMALIZED, normalized_input, 0, 10,
      NOTED, .losing = true},
-    {"a network does not normalise its input", "InputRange", NORMALISED, normalised_input,
+    {"a network does not normalize its input", "InputRange", NORMALIZED, normalized_input,
      1, 10, WARNED, .losing = true},
     {"the last sigmoid becomes sure", "SaturatedActivation", LAST, last_sigmoid, 0, STEPS,
      NOTED},
@@ -244,7 +244,7 @@ static const stream_case cases[] = {
      lowered_until_evaluation, 0, 30, FAILED},
     {"an average of a trained part follows", "UnfrozenParameter",
      COPIED("target.fc1.weight"), follows, 0, 10, SILENT},
-    /* no optimiser does this without a gradient: the program does */
+    /* no optimizer does this without a gradient: the program does */
     {"a frozen layer changes", "UnfrozenParameter", COPIED("stem.conv.weight"), follows,
      0, 10, NOTED},
     {"converged parameters rest", "FrozenParameter", TRAINED, rests, 0, STEPS, SILENT},

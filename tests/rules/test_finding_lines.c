@@ -388,13 +388,14 @@ static uint64_t read_for(uint32_t tensors)
     }
     assert_int_equal(sonde_rules_begin(rules, catalogue, NULL, NULL, NULL), SONDE_OK);
     for (uint32_t id = 0; id < tensors; id++) {
-        const sonde_observation seen = {.id = id,
-                                        .info = sonde_catalogue_info(catalogue, id),
-                                        .at = at,
-                                        .view = &view,
-                                        .vitals = &vitals};
+        const sonde_observation observation = {.id = id,
+                                               .info =
+                                                   sonde_catalogue_info(catalogue, id),
+                                               .at = at,
+                                               .view = &view,
+                                               .vitals = &vitals};
 
-        sonde_rules_put(rules, &seen);
+        sonde_rules_put(rules, &observation);
     }
     before = bytes_read();
     sonde_rules_end_step(rules, &at);

@@ -165,11 +165,11 @@ static void dtypes(stream *s, int kind, int step)
     double room[N] = {0};
     const sonde_view view =
         sonde_view_of(step < 4 ? SONDE_F32 : SONDE_BF16, 1, shape, room);
-    const sonde_observation seen = {
+    const sonde_observation observation = {
         .info = sonde_catalogue_info(s->catalogue, 0), .at = s->at, .view = &view};
 
     (void)kind;
-    sonde_rules_put(s->rules, &seen);
+    sonde_rules_put(s->rules, &observation);
 }
 
 static void pixels(stream *s, int raw, int step)

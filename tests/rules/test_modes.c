@@ -33,7 +33,7 @@ static void gradients(stream *s, int mode, int step)
 static void global_alone_is_training(void **state)
 {
     stream s;
-    sonde_finding found;
+    sonde_finding finding;
     int64_t first = 0, last = 0;
 
     (void)state;
@@ -45,8 +45,8 @@ static void global_alone_is_training(void **state)
         gradients(&s, SONDE_MODE_GLOBAL, step);
         stream_end(&s);
     }
-    found = stream_expect(&s, "Gradient___fc1.weight", GONE + 2);
-    assert_int_equal(found.mode, SONDE_MODE_GLOBAL);
+    finding = stream_expect(&s, "Gradient___fc1.weight", GONE + 2);
+    assert_int_equal(finding.mode, SONDE_MODE_GLOBAL);
     assert_true(account_of(&s).judged);
     assert_true(sonde_rules_window(s.rules, &first, &last));
     assert_int_equal(first, 0);

@@ -176,7 +176,7 @@ static void a_rule_that_fails_is_a_finding_about_it(void **state)
 {
     stream s;
     uint32_t id = 0;
-    sonde_finding found;
+    sonde_finding finding;
 
     (void)state;
     open_own(&s, "fail_at=2");
@@ -186,10 +186,10 @@ static void a_rule_that_fails_is_a_finding_about_it(void **state)
         stream_put_all(&s, id, i > 3 ? 9.0F : 0.0F); /* it does not see that any more */
         stream_end(&s);
     }
-    found = stream_expect(&s, "", 2);
-    assert_string_equal(found.message,
+    finding = stream_expect(&s, "", 2);
+    assert_string_equal(finding.message,
                         "The rule was switched off because of an error: no more of 7.");
-    assert_string_equal(sonde_severity_name(found.severity), "warning");
+    assert_string_equal(sonde_severity_name(finding.severity), "warning");
     stream_close(&s);
 }
 

@@ -76,7 +76,7 @@ static void net(stream *s, int kind, int step)
 
 /* --- weights that stay, or follow ----------------------------------------------------- */
 
-/* The optimiser goes on, with copies; a moment that stays says that it does not. */
+/* The optimizer goes on, with copies; a moment that stays says that it does not. */
 static void copies(stream *s, int goes_on, int step)
 {
     stream_put_all(s, 0, 0.5F);
@@ -217,8 +217,8 @@ static const stream_case cases[] = {
     {"a rate warms up from 0", "FrozenParameter", NET, net, WARMS_UP, STEPS},
     {"changes are too small for float32", "FrozenParameter", NET, net, TOO_SMALL, STEPS},
     /* gradients of several steps are summed first */
-    {"an optimiser waits", "FrozenParameter", COPIES, copies, 0, STEPS},
-    {"an optimiser holds copies", "FrozenParameter", COPIES, copies, 1, STEPS, FOUND,
+    {"an optimizer waits", "FrozenParameter", COPIES, copies, 0, STEPS},
+    {"an optimizer holds copies", "FrozenParameter", COPIES, copies, 1, STEPS, FOUND,
      "fc.weight", 2},
     {"a weight of the network itself is used", "FrozenParameter:idle=10",
      CUT_OFF("gate_weight"), cut_off, 0, STEPS, WARNED},

@@ -255,7 +255,7 @@ static const stream_case cases[] = {
      FOUND, "fc.weight", 40},
     {"gradients do something beside decay", "WeightUpdateRatio", LARGE, decays, DECAY,
      60},
-    {"an optimiser has no decay", "WeightUpdateRatio", LARGE, decays, NO_DECAY, 60},
+    {"an optimizer has no decay", "WeightUpdateRatio", LARGE, decays, NO_DECAY, 60},
     {"a bit flips in a small tensor", "UpdateSpike", "weight out.weight 1 10", grows, 0,
      20, FOUND, "out.weight", 12},
     {"a small tensor grows", "UpdateSpike", "weight out.weight 1 10", grows, 1, 20},

@@ -78,7 +78,7 @@ static int dead_beside(const char *rises, const char *falls, const char *unseen,
     stream s;
     uint32_t relu = 0, loss = 0, other = 0;
     size_t count = 0;
-    const sonde_finding *found = NULL;
+    const sonde_finding *finding = NULL;
     int severity = NOTHING;
 
     stream_open(&s, "DeadRelu");
@@ -107,9 +107,9 @@ static int dead_beside(const char *rises, const char *falls, const char *unseen,
         stream_end(&s);
     }
     sonde_rules_finish(s.rules);
-    found = sonde_rules_findings(s.rules, &count);
+    finding = sonde_rules_findings(s.rules, &count);
     assert_int_equal(count, 1);
-    severity = (int)found[0].severity;
+    severity = (int)finding[0].severity;
     stream_close(&s);
     return severity;
 }
@@ -203,14 +203,14 @@ static void put_vitals(stream *s, uint32_t id, float value)
     float values[ROWS * COLUMNS];
     const sonde_view view = sonde_view_of(SONDE_F32, info->rank, info->shape, values);
     sonde_vitals vitals;
-    const sonde_observation seen = {
+    const sonde_observation observation = {
         .id = id, .info = info, .at = s->at, .vitals = &vitals};
 
     for (int i = 0; i < ROWS * COLUMNS; i++) {
         values[i] = value;
     }
     sonde_vitals_of(&view, &vitals);
-    sonde_rules_put(s->rules, &seen);
+    sonde_rules_put(s->rules, &observation);
 }
 
 static void a_layer_that_wakes_is_cleared_by_vital_signs_alone(void **state)
@@ -261,7 +261,7 @@ static void a_suspicion_does_not_follow_from_what_came_later(void **state)
 {
     stream s;
     uint32_t gradient = 0, loss = 0;
-    const sonde_finding *found = NULL;
+    const sonde_finding *finding = NULL;
 
     (void)state;
     stream_open(&s, "GradientSpike");
@@ -276,14 +276,14 @@ static void a_suspicion_does_not_follow_from_what_came_later(void **state)
         stream_end(&s);
     }
     sonde_rules_finish(s.rules);
-    found = stream_found(&s, "gradient/fc.weight");
-    assert_non_null(found);
-    assert_int_equal(found->step, 20);
-    assert_int_equal(found->severity, ERROR);
-    assert_int_equal(found->because_of, 0);
-    found = stream_found(&s, "loss");
-    assert_non_null(found);
-    assert_int_equal(found->step, 22);
+    finding = stream_found(&s, "gradient/fc.weight");
+    assert_non_null(finding);
+    assert_int_equal(finding->step, 20);
+    assert_int_equal(finding->severity, ERROR);
+    assert_int_equal(finding->because_of, 0);
+    finding = stream_found(&s, "loss");
+    assert_non_null(finding);
+    assert_int_equal(finding->step, 22);
     stream_close(&s);
 }
 

@@ -254,19 +254,19 @@ static void runs_that_differ_are_found(void **state)
     for (int i = 1; i < 3; i++) {
         sonde_rules *rules = NULL;
         size_t count = 0;
-        const sonde_finding *found = NULL;
+        const sonde_finding *finding = NULL;
         sonde_diag diag = {0};
 
         (void)snprintf(text, sizeof text, "SimilarAcrossRuns:other_trial=%s", path[0]);
         ok(sonde_rules_create(&rules, &diag), &diag);
         ok(sonde_rules_add(rules, text, &diag), &diag);
         judge(rules, path[i], false);
-        found = sonde_rules_findings(rules, &count);
+        finding = sonde_rules_findings(rules, &count);
         assert_int_equal(count, i - 1);
         if (i == 2) {
-            assert_string_equal(found[0].tensor, names[WEIGHT]);
-            assert_int_equal(found[0].step, 8);
-            assert_int_equal(found[0].steps, 1);
+            assert_string_equal(finding[0].tensor, names[WEIGHT]);
+            assert_int_equal(finding[0].step, 8);
+            assert_int_equal(finding[0].steps, 1);
         }
         sonde_rules_destroy(rules);
     }

@@ -45,7 +45,7 @@ static sonde_finding judge(int course, const char *run, heard *all)
 {
     stream s;
     uint32_t id = 0, loss = 0;
-    sonde_finding found;
+    sonde_finding finding;
 
     stream_open(&s, "DeadRelu");
     id = stream_declare(&s, "relu_output_0", SONDE_ROLE_ACTIVATION, ROWS, COLUMNS);
@@ -63,8 +63,8 @@ static sonde_finding judge(int course, const char *run, heard *all)
     }
     sonde_rules_finish(s.rules);
     assert_int_equal(stream_count(&s), 1);
-    found = *stream_found(&s, "relu_output_0");
-    found.tensor = found.message = "";
+    finding = *stream_found(&s, "relu_output_0");
+    finding.tensor = finding.message = "";
     {
         sonde_actions_stats stats;
 
@@ -74,7 +74,7 @@ static sonde_finding judge(int course, const char *run, heard *all)
         sonde_actions_destroy(all->actions);
     }
     stream_close(&s);
-    return found;
+    return finding;
 }
 
 static size_t count_lines(const char *run, const char *part)
@@ -135,11 +135,11 @@ static void an_error_is_resolved_when_training_goes_well_after_all(void **state)
     assert_non_null(mkdtemp(run));
     for (int course = NEVER_FELL; course < COURSES; course++) {
         heard all = {0};
-        const sonde_finding found = judge(course, run, &all);
+        const sonde_finding finding = judge(course, run, &all);
 
         assert_int_equal(all.calls, 1);
-        assert_int_equal(found.severity, SONDE_SEVERITY_ERROR);
-        assert_int_equal(found.resolved_step > 0, course == FALLS_LATE);
+        assert_int_equal(finding.severity, SONDE_SEVERITY_ERROR);
+        assert_int_equal(finding.resolved_step > 0, course == FALLS_LATE);
     }
     assert_int_equal(count_lines(run, "\"resolved_step\":"), 1);
     stream_remove(run);

@@ -81,7 +81,7 @@ enum {
     TWICE,          /* cross-entropy of probabilities */
     MISSING,        /* nll of scores */
     PROBABILITIES,  /* nll of probabilities */
-    OVER_THE_BATCH, /* nll of what is normalised along the batch */
+    OVER_THE_BATCH, /* nll of what is normalized along the batch */
     SMOOTHED        /* another loss altogether */
 };
 
@@ -96,7 +96,7 @@ static double log_sum(const float *s, int n, int apart)
 }
 
 /* Rows, or columns, become log-probabilities. */
-static void normalise(float *s, bool rows)
+static void normalize(float *s, bool rows)
 {
     float copy[SAMPLES * CLASSES];
 
@@ -115,7 +115,7 @@ static void heads(stream *s, int head, int step)
     (void)step;
     stream_walk(s, x, SAMPLES * CLASSES, 2.0F);
     if (head == NLL || head == TWICE || head == PROBABILITIES || head == OVER_THE_BATCH) {
-        normalise(x, head != OVER_THE_BATCH);
+        normalize(x, head != OVER_THE_BATCH);
     }
     for (int i = 0; i < SAMPLES * CLASSES && (head == TWICE || head == PROBABILITIES);
          i++) {
@@ -195,7 +195,7 @@ static const stream_case cases[] = {
      "do not add up to 1"},
     {"nll of probabilities", "SoftmaxMisuse", HEAD, heads, PROBABILITIES, 4, FOUND,
      "loss_input_0", 1, "do not add up to 1"},
-    {"nll of what is normalised along the batch", "SoftmaxMisuse", HEAD, heads,
+    {"nll of what is normalized along the batch", "SoftmaxMisuse", HEAD, heads,
      OVER_THE_BATCH, 4, WARNED, "loss_input_0", 1},
     {"another loss", "SoftmaxMisuse", HEAD, heads, SMOOTHED, 4},
 };

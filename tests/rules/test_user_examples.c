@@ -53,10 +53,10 @@ static void run_outlier(int64_t hit)
         stream_end(&s);
     }
     if (hit >= 0) {
-        const sonde_finding found = stream_expect(&s, "fc2.weight", hit);
+        const sonde_finding finding = stream_expect(&s, "fc2.weight", hit);
 
-        assert_string_equal(found.rule, "OutlierElement");
-        assert_true(found.value > 20);
+        assert_string_equal(finding.rule, "OutlierElement");
+        assert_true(finding.value > 20);
     } else {
         stream_expect_clean(&s);
     }

@@ -172,7 +172,7 @@ static void scripts_that_go_wrong(void **state)
     for (size_t i = 0; i < SONDE_COUNT_OF(faults); i++) {
         stream s;
         uint32_t id = 0;
-        const sonde_finding *found = NULL;
+        const sonde_finding *finding = NULL;
         sonde_rule_limits limits = {.memory = 16 << 20};
 
         user_write(script, faults[i].source);
@@ -187,13 +187,13 @@ static void scripts_that_go_wrong(void **state)
         stream_put_all(&s, id, NAN);
         stream_end(&s);
         sonde_rules_finish(s.rules);
-        found = stream_found(&s, "");
-        if (found == NULL || strstr(found->message, faults[i].says) == NULL) {
+        finding = stream_found(&s, "");
+        if (finding == NULL || strstr(finding->message, faults[i].says) == NULL) {
             fail_msg("%s\nsays: %s\nnot: %s", faults[i].source,
-                     found != NULL ? found->message : "nothing", faults[i].says);
+                     finding != NULL ? finding->message : "nothing", faults[i].says);
             return;
         }
-        assert_string_equal(found->rule, "Try");
+        assert_string_equal(finding->rule, "Try");
         assert_non_null(stream_found(&s, "w"));
         stream_close(&s);
     }
@@ -207,7 +207,7 @@ static void limits_are_of_later_files(void **state)
                             wide = {.seconds = 30}; /* for a busy machine */
     stream s;
     uint32_t id = 0;
-    const sonde_finding *found = NULL;
+    const sonde_finding *finding = NULL;
 
     (void)state;
     stream_open(&s, "ExplodingTensor");
@@ -233,10 +233,10 @@ static void limits_are_of_later_files(void **state)
     stream_put_all(&s, id, 1.0F);
     stream_end(&s);
     sonde_rules_finish(s.rules);
-    found = stream_found(&s, "");
+    finding = stream_found(&s, "");
     assert_int_equal(stream_count(&s), 1);
-    assert_string_equal(found->rule, "First");
-    assert_non_null(strstr(found->message, "more than 1000 instructions"));
+    assert_string_equal(finding->rule, "First");
+    assert_non_null(strstr(finding->message, "more than 1000 instructions"));
     stream_close(&s);
 }
 
@@ -291,7 +291,7 @@ static void vital_signs_are_those_of_c(void **state)
             stream s;
             uint32_t id = 0;
             char parameters[64];
-            sonde_finding found;
+            sonde_finding finding;
 
             (void)snprintf(parameters, sizeof parameters, "sign=%s", signs[i].name);
             open_script(&s, source, parameters);
@@ -299,9 +299,9 @@ static void vital_signs_are_those_of_c(void **state)
             stream_begin(&s);
             stream_put(&s, id, values);
             stream_end(&s);
-            found = stream_expect(&s, "w", 0);
-            assert_string_equal(found.statistic, signs[i].name);
-            assert_true(found.value == signs[i].value);
+            finding = stream_expect(&s, "w", 0);
+            assert_string_equal(finding.statistic, signs[i].name);
+            assert_true(finding.value == signs[i].value);
             stream_close(&s);
         }
     }
@@ -371,7 +371,7 @@ static sonde_finding see_everything(const char *source)
     stream s;
     uint32_t w = 0, b = 0;
     const sonde_finding *first = NULL;
-    sonde_finding found = {0};
+    sonde_finding finding = {0};
     static char message[512];
 
     open_script(&s, source, "count=9");
@@ -388,19 +388,19 @@ static sonde_finding see_everything(const char *source)
     assert_int_equal(stream_count(&s), 1);
     first = stream_found(&s, "");
     if (first != NULL) {
-        found = *first;
-        (void)snprintf(message, sizeof message, "%s", found.message);
+        finding = *first;
+        (void)snprintf(message, sizeof message, "%s", finding.message);
     }
-    found.message = message;
+    finding.message = message;
     stream_close(&s);
-    return found;
+    return finding;
 }
 
 static void everything_can_be_read(void **state)
 {
     char source[sizeof everything + 64];
     int numbers[2] = {0};
-    sonde_finding found;
+    sonde_finding finding;
 
     (void)state;
     /* Told by the script itself what the numbers are; they must be the same in each
@@ -409,17 +409,17 @@ static void everything_can_be_read(void **state)
         const char *at = NULL;
 
         (void)snprintf(source, sizeof source, everything, numbers[0], numbers[1]);
-        found = see_everything(source);
-        at = strstr(found.message, "random: ");
+        finding = see_everything(source);
+        at = strstr(finding.message, "random: ");
         if (at == NULL) {
-            fail_msg("%s", found.message);
+            fail_msg("%s", finding.message);
             return;
         }
         numbers[i] = atoi(at + strlen("random: "));
     }
     (void)snprintf(source, sizeof source, everything, numbers[0], numbers[1]);
-    found = see_everything(source);
-    assert_string_equal(found.message, "all went well");
+    finding = see_everything(source);
+    assert_string_equal(finding.message, "all went well");
 }
 
 static void sketches_are_read(void **state)
@@ -436,8 +436,8 @@ static void sketches_are_read(void **state)
     sonde_sketch sketch;
     float copy[4];
     stream s;
-    sonde_observation seen = {.sketch = &sketch};
-    sonde_finding found;
+    sonde_observation observation = {.sketch = &sketch};
+    sonde_finding finding;
 
     (void)state;
     memcpy(copy, values, sizeof copy);
@@ -445,14 +445,14 @@ static void sketches_are_read(void **state)
     sonde_sketch_init(&sketch);
     sonde_sketch_add(&sketch, &view);
     open_script(&s, source, "");
-    seen.id = stream_declare(&s, "w", SONDE_ROLE_WEIGHT, 4, 0);
-    seen.info = sonde_catalogue_info(s.catalogue, seen.id);
+    observation.id = stream_declare(&s, "w", SONDE_ROLE_WEIGHT, 4, 0);
+    observation.info = sonde_catalogue_info(s.catalogue, observation.id);
     stream_begin(&s);
-    sonde_rules_put(s.rules, &seen);
+    sonde_rules_put(s.rules, &observation);
     stream_end(&s);
-    found = stream_expect(&s, "w", 0);
-    assert_true(found.value == sonde_sketch_quantile(&sketch, 0.5));
-    assert_true(found.threshold == 5.0);
+    finding = stream_expect(&s, "w", 0);
+    assert_true(finding.value == sonde_sketch_quantile(&sketch, 0.5));
+    assert_true(finding.threshold == 5.0);
     stream_close(&s);
 }
 

@@ -100,7 +100,7 @@ static void every_f16_and_bf16_widens_and_comes_back(void **state)
     }
 }
 
-/* Between two neighbours a: the middle goes to the even one, and a hair to either side of
+/* Between two neighbors a: the middle goes to the even one, and a hair to either side of
  * the middle to the nearer one. */
 static void rounding_is_to_nearest_even(void **state)
 {
@@ -152,7 +152,7 @@ static void vector_widening_is_that_of_single_elements(void **state)
     }
 }
 
-/* A double next to the middle between two neighbours, nearer to it than any float32 can
+/* A double next to the middle between two neighbors, nearer to it than any float32 can
  * be: rounding it to float32 first would make it the middle, and the result wrong. */
 static void doubles_are_rounded_once(void **state)
 {
@@ -218,7 +218,7 @@ static double of_code(unsigned code, int mantissa_bits, int bias)
     return (code & 0x80U) != 0 ? -size : size;
 }
 
-/* All codes there and back; and the middle between two neighbours, which goes to the even
+/* All codes there and back; and the middle between two neighbors, which goes to the even
  * one, and what is a little to either side of it. */
 static void every_f8_widens_and_comes_back(void **state)
 {

@@ -107,12 +107,12 @@ static void each_record_is_stored_once(void **state)
 static void what_is_there_stays(void **state)
 {
     const sonde_view view = view_of(0, 100);
-    const sonde_vitals given = {.count = 7};
-    sonde__evidence evidence = {.vitals = &given};
+    const sonde_vitals vitals = {.count = 7};
+    sonde__evidence evidence = {.vitals = &vitals};
 
     (void)state;
     sonde__evidence_compute(SONDE_HOW_SIGNS, &view, &evidence);
-    assert_ptr_equal(evidence.vitals, &given);
+    assert_ptr_equal(evidence.vitals, &vitals);
     evidence.vitals = NULL;
     sonde__evidence_compute(SONDE_HOW_NORMS, &view, &evidence);
     assert_true(sonde_vitals_are_norms(evidence.vitals));

@@ -107,12 +107,13 @@ static void read_time_is_save_time_bit_for_bit(void **state)
         for (int s = 0; s < SONDE_STAT_ENTRIES; s++) {
             const sonde_reduction reduction = sonde_reduction_of_stat((sonde_stat)s);
             sonde_reduced saved, raw = read_at(trial, d, 0, &reduction);
-            const sonde_reduced kept = read_at(trial, d, 1, &reduction);
+            const sonde_reduced reduced = read_at(trial, d, 1, &reduction);
 
             assert_int_equal(sonde_reduce(&reduction, &view, &saved, NULL), SONDE_OK);
-            assert_int_equal(raw.how, SONDE_HOW_VITALS == kept.how ? SONDE_HOW_RAW : 0);
+            assert_int_equal(raw.how,
+                             SONDE_HOW_VITALS == reduced.how ? SONDE_HOW_RAW : 0);
             assert_same(&raw, &saved);
-            assert_same(&kept, &saved);
+            assert_same(&reduced, &saved);
         }
         sonde_sketch_init(&sketch);
         sonde_sketch_add(&sketch, &view);

@@ -93,7 +93,7 @@ FITS = {
     "targets-shuffled": learns,
     "one-class": lambda f: f.labels == "classes" and lacks(f, "full"),
     "broadcast": lambda f: has(f, "column"),
-    "not-normalised": lambda f: has(f, "input"),
+    "not-normalized": lambda f: has(f, "input"),
     "same-batch-again": lambda f: lacks(f, "full"),
     "unshuffled": lambda f: f.labels == "classes" and has(f, "drawn"),
     "batch-norm-trains-in-eval": lambda f: evaluates(f, "norm"),

@@ -78,7 +78,7 @@ class GraphAttention(Program):
 
 
 class Molecules(Program):
-    """Is there a ring? Sums over neighbours and over all atoms of small graphs (GIN)."""
+    """Is there a ring? Sums over neighbors and over all atoms of small graphs (GIN)."""
 
     labels, classes, rate, batch_size, traits = "classes", 2, 4e-3, 16, "floats one drawn norm"
     eval_every, optimizer, steps = 50, "adam", 150

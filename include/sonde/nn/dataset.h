@@ -1,5 +1,5 @@
 /*
- * dataset.h - labelled samples by index.
+ * dataset.h - labeled samples by index.
  *
  * A data set maps 0 ... count - 1 to a sample (an array of uint8 or float32) and a label.
  * It comes from files of the kinds below, arrays in memory, or a larger set that it is a
@@ -35,7 +35,7 @@ extern "C" {
  * Byte-pair tokens of texts, as GPT-2 has them.
  *
  * A text is cut into words (a letter sequence, a number, signs, each with the blank before
- * it), a word into bytes, and pairs of neighbours become one token, in the order of the
+ * it), a word into bytes, and pairs of neighbors become one token, in the order of the
  * merges (Sennrich, Haddow and Birch, 2016; Radford et al., 2019). Every sequence of
  * bytes has tokens, and the tokens give it back.
  *
@@ -109,7 +109,7 @@ typedef struct sonde_nn_dataset_traits {
     int rank;          /* 3 for images: (C, H, W), also for IDX (N, H, W) with C = 1 */
     int64_t shape[SONDE_NN_SAMPLE_DIMS]; /* of one sample; the largest if they vary */
     bool varied_size; /* images differ in height or width: they need a resize or crop */
-    bool varied_channels; /* grey and colour are mixed: they need greyscale or rgb */
+    bool varied_channels; /* gray and color are mixed: they need grayscale or rgb */
     bool has_labels;      /* false: every label is SONDE_NN_NO_LABEL */
     int64_t classes;      /* labels are 0 ... classes - 1; 0 without labels */
     const char *const *class_names; /* classes entries, or NULL */
@@ -433,7 +433,7 @@ sonde_nn_data_fetch(const char *name, const char *dir,
 /*
  * A synthetic substitute for Fashion-MNIST, for machines without a network.
  *
- * Ten classes of garments in the order and with the names of Fashion-MNIST, 28 x 28 grey
+ * Ten classes of garments in the order and with the names of Fashion-MNIST, 28 x 28 gray
  * on black, drawn from outlines whose cut, pose, size, cloth and light vary from sample
  * to sample. Similar classes overlap on purpose (a shirt is nearly a coat): a network
  * learns them, but not to 100 %. Sample i of a split depends only on (seed, split, i) and

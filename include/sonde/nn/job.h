@@ -101,7 +101,7 @@ typedef struct sonde_nn_job_info {
     const char *model_name; /* of a built-in model, else "" */
     const char *data_name;  /* "fashion-mnist", "mnist" ...; "" if a path is given */
     const char *data_path;  /* of a data set's folder, or "" */
-    float mean, std;        /* of the normalisation */
+    float mean, std;        /* of the normalization */
     sonde_nn_optimizer optimizer;
     sonde_nn_options options;       /* of its sessions, the batch size among them */
     const char *data_target;        /* the array or column that is the target; "" */
@@ -116,7 +116,7 @@ typedef struct sonde_nn_job_info {
     sonde_nn_transform augment[SONDE_NN_JOB_AUGMENT]; /* of training samples, in order */
     size_t augment_count;
     sonde_nn_transform
-        normalise;           /* by channel, instead of mean and std; channels 0: no */
+        normalize;           /* by channel, instead of mean and std; channels 0: no */
     int64_t loader_workers;  /* threads that load samples; -1: automatic */
     float validation;        /* share of the training samples to hold out; 0: none */
     int64_t eval_batch_size; /* at most */
@@ -199,7 +199,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_hook(const sonde_nn_job *job,
                                                     const sonde_hook_options *options,
                                                     sonde_hook **out, sonde_diag *diag);
 
-/* A new model of the job's layers, for any batch size, initialised by info->seed. Inputs:
+/* A new model of the job's layers, for any batch size, initialized by info->seed. Inputs:
  * samples, then int64 labels, unless the target is the sample; one output; the loss. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_build(const sonde_nn_job *job,
                                                      sonde_nn_model **out,
@@ -224,8 +224,8 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_open_data(const sonde_nn_job *job
 /* False: the data is a folder of images without a folder test. Without a folder train
  * either, both splits are all of its images. */
 SONDE_API bool sonde_nn_job_has_test(const sonde_nn_job *job);
-/* The transform that normalises the job's pixels, by channel or by mean and std. */
-SONDE_API sonde_nn_transform sonde_nn_job_normalise(const sonde_nn_job *job);
+/* The transform that normalizes the job's pixels, by channel or by mean and std. */
+SONDE_API sonde_nn_transform sonde_nn_job_normalize(const sonde_nn_job *job);
 /* Weights the classes of a job that is balanced by the labels of its training set: a class with n of
  * the N labels gets N / (classes n), and 0 without labels. Models built before have equal
  * weights. A trainer does this itself. SONDE_EINVAL: the set has no classes. */

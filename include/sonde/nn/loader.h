@@ -43,13 +43,13 @@ extern "C" {
  *
  *     const sonde_nn_transform list[] = {
  *         {.kind = SONDE_NN_TO_FLOAT},                                       x / 255
- *         {.kind = SONDE_NN_NORMALISE, .channels = 1, .mean = {0.5f}, .std = {0.5f}},
+ *         {.kind = SONDE_NN_NORMALIZE, .channels = 1, .mean = {0.5f}, .std = {0.5f}},
  *     };
  *
- * becomes a single vectorised pass whose results equal three float32 operations a pixel
+ * becomes a single vectorized pass whose results equal three float32 operations a pixel
  * bit for bit. Results never depend on the instruction set.
  *
- * Images are (C, H, W). greyscale, rgb, resize, invert and invert_if_light take uint8 and
+ * Images are (C, H, W). grayscale, rgb, resize, invert and invert_if_light take uint8 and
  * so come before to_float; crops and flips take both. Random transforms draw from (seed,
  * epoch, index of the sample, place in the list), so results do not depend on the number
  * of workers or the order in which samples are made.
@@ -60,7 +60,7 @@ typedef enum sonde_nn_transform_kind {
     SONDE_NN_TO_FLOAT = 0,
     /* (x - mean) / std, by channel; a single entry applies to every channel. Composing
      * rejects std 0 and non-finite values. */
-    SONDE_NN_NORMALISE = 1,
+    SONDE_NN_NORMALIZE = 1,
     /*
      * To height x width, at any aspect ratio. For a smaller size the filter's support grows
      * with the factor, so every source pixel counts (no aliasing); weights are fixed-point
@@ -69,14 +69,14 @@ typedef enum sonde_nn_transform_kind {
      */
     SONDE_NN_RESIZE = 2,
     /* RGB to luma, 0.299 R + 0.587 G + 0.114 B (ITU-R BT.601-2), in 16 bit fixed-point. */
-    SONDE_NN_GREYSCALE = 3,
-    SONDE_NN_RGB = 4,    /* grey to three equal channels */
+    SONDE_NN_GRAYSCALE = 3,
+    SONDE_NN_RGB = 4,    /* gray to three equal channels */
     SONDE_NN_INVERT = 5, /* 255 - x */
-    /* Inverts if the pixel in row 1, column 1 of the (grey) image is above threshold: a light
+    /* Inverts if the pixel in row 1, column 1 of the (gray) image is above threshold: a light
      * background becomes dark, as in Fashion-MNIST. */
     SONDE_NN_INVERT_IF_LIGHT = 6,
     /* The middle height x width; SONDE_ESHAPE when composing if the image is smaller. */
-    SONDE_NN_CENTRE_CROP = 7,
+    SONDE_NN_CENTER_CROP = 7,
     /* height x width at a random place, after padding every side with zeros. */
     SONDE_NN_RANDOM_CROP = 8,
     SONDE_NN_FLIP = 9,          /* mirrors left to right, with this probability */
@@ -97,7 +97,7 @@ typedef struct sonde_nn_transform {
     sonde_nn_filter filter;     /* resize */
     float probability;          /* flips */
     int threshold;              /* invert_if_light */
-    int channels; /* normalise: entries of mean and std, 1 to SONDE_NN_TRANSFORM_CHANNELS */
+    int channels; /* normalize: entries of mean and std, 1 to SONDE_NN_TRANSFORM_CHANNELS */
     float mean[SONDE_NN_TRANSFORM_CHANNELS];
     float std[SONDE_NN_TRANSFORM_CHANNELS];
 } sonde_nn_transform;

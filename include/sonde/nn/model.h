@@ -63,7 +63,7 @@ SONDE_API sonde_nn_value sonde_nn_input(sonde_nn_model *model, sonde_dtype dtype
                                         int rank, const int64_t *shape);
 /* Marks a value as an output; sessions return outputs in the order of these calls. */
 SONDE_API void sonde_nn_output(sonde_nn_model *model, sonde_nn_value value);
-/* The scalar that training minimises; training sessions return it after the outputs. */
+/* The scalar that training minimizes; training sessions return it after the outputs. */
 SONDE_API void sonde_nn_loss(sonde_nn_model *model, sonde_nn_value value);
 typedef struct sonde_nn_model_info {
     size_t input_count, output_count, parameter_count, buffer_count;
@@ -253,7 +253,7 @@ SONDE_API sonde_named_view sonde_nn_buffer(const sonde_nn_model *model, size_t i
  * 1 and 0. Parameter i uses stream i of the seed. Buffers get their initial values. A new
  * model is initialized with seed 0.
  */
-SONDE_API void sonde_nn_model_initialise(sonde_nn_model *model, uint64_t seed);
+SONDE_API void sonde_nn_model_initialize(sonde_nn_model *model, uint64_t seed);
 
 /* Saves all parameters and buffers as safetensors under PyTorch's names. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_model_save(const sonde_nn_model *model,

@@ -9,7 +9,7 @@
  *
  * A model from a file is one like any other: it can be trained, run, observed and saved. Its
  * values have the names of the file. Float32 initializers become parameters with the
- * file's values, which sonde_nn_model_initialise keeps; numbers that shapes are made of
+ * file's values, which sonde_nn_model_initialize keeps; numbers that shapes are made of
  * become constants. Running statistics of BatchNormalization become buffers.
  *
  * One thread at a time for a model.

@@ -110,7 +110,7 @@ typedef struct sonde_nn_rate sonde_nn_rate;
 
 /*
  * Parameters with numbers of their own, as torch.optim's param_groups. A parameter belongs
- * to the first group that selects it, otherwise to the default, the session's optimiser.
+ * to the first group that selects it, otherwise to the default, the session's optimizer.
  * kind, clipping and loss scaling are the default's: a group has the same.
  */
 typedef struct sonde_nn_group {
@@ -154,7 +154,7 @@ struct sonde_nn_rate {
     double table_rate[SONDE_NN_RATE_MOST];
 };
 
-/* The rate of a step, from 0 (a negative one counts as 0), where `base` is the optimiser's.
+/* The rate of a step, from 0 (a negative one counts as 0), where `base` is the optimizer's.
  * After the last step of total it stays as it is. Give it to a session with
  * sonde_nn_session_set_optimizer between calls of run. NULL: base. */
 SONDE_API double sonde_nn_rate_at(const sonde_nn_rate *rate, double base, int64_t step);

@@ -9,7 +9,7 @@
  *     err = sonde_nn_session_run(session, inputs, count, &diag);
  *
  * The file has the model (its ops and the names of everything in it), the session's
- * options, optimiser, groups and anchors, the kernel of every step and the place of every
+ * options, optimizer, groups and anchors, the kernel of every step and the place of every
  * buffer, and on request the values of the parameters. Taps are not in it, for a sink is
  * the program's; a session with the same taps as the one saved finds its places in the
  * file, one with others is compiled anew.
@@ -68,7 +68,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_plan_describe(const sonde_nn_plan *pl
                                                          sonde_diag *diag);
 
 /* A new model with the names, values and blocks of the saved one. Parameters that have no
- * values in the file are drawn from seed, as sonde_nn_model_initialise draws them. */
+ * values in the file are drawn from seed, as sonde_nn_model_initialize draws them. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_plan_model(const sonde_nn_plan *plan,
                                                       uint64_t seed, sonde_nn_model **out,
                                                       sonde_diag *diag);

@@ -236,7 +236,7 @@ typedef struct sonde_nn_session_info {
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_describe(
     const sonde_nn_session *session, sonde_nn_session_info *info, sonde_diag *diag);
 
-/* Prints the graph after a pass: "instantiate", "autodiff", "track", "accumulate", "optimise", "prune",
+/* Prints the graph after a pass: "instantiate", "autodiff", "track", "accumulate", "optimize", "prune",
  * "fuse", "stage", "layout", "plan". The last two compile the session first unless it is compiled. Unknown
  * pass: SONDE_EINVAL with the list. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_dump(sonde_nn_session *session,

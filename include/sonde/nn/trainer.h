@@ -170,7 +170,7 @@ typedef struct sonde_nn_trainer_options {
 
 /* --- a trainer's life ------------------------------------------------------------- */
 
-/* model and *feed's user are borrowed until destroy; options are needed: the optimiser and
+/* model and *feed's user are borrowed until destroy; options are needed: the optimizer and
  * the epochs. SONDE_EINVAL: numbers out of range, a feed without next or batches. With a test loader the trainer adds
  * the loss to the model's outputs. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_trainer_create(

@@ -136,11 +136,11 @@ def gather(w: Writer, a: Attrs) -> None:
 
 # --- norms ------------------------------------------------------------------------------
 
-def _normal(w: Writer, x: str, axes: list[int], eps: float, centred: bool) -> str:
+def _normal(w: Writer, x: str, axes: list[int], eps: float, centered: bool) -> str:
     """(x - mean) / sqrt(var + eps) over axes, which stay as 1; without the mean: of an RMS
     norm."""
     every = w.ints(*axes)
-    if centred:
+    if centered:
         x = w.step("Sub", x, w.step("ReduceMean", x, every))
     spread = w.step("ReduceMean", w.step("Mul", x, x), every)
     return w.step("Div", x, w.step("Sqrt", w.step("Add", spread, w.scalar(eps))))
@@ -194,13 +194,13 @@ def group_norm(w: Writer, a: Attrs) -> None:
 
 @writes("LayerNorm", "RmsNorm")
 def row_norm(w: Writer, a: Attrs) -> None:
-    centred = w.op["kind"] == "LayerNorm"
+    centered = w.op["kind"] == "LayerNorm"
     if w.needed[1] or w.needed[2]:
         raise Unwritable
-    if centred and w.has(1):
+    if centered and w.has(1):
         w.end("LayerNormalization", *w.all(), axis=-a["rank"], epsilon=a["eps"])
         return
-    y = _normal(w, w.operand(0), list(range(-a["rank"], 0)), a["eps"], centred)
+    y = _normal(w, w.operand(0), list(range(-a["rank"], 0)), a["eps"], centered)
     w.end(*(("Mul", y, w.operand(1)) if w.has(1) else ("Identity", y)))
 
 

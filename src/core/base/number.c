@@ -21,9 +21,9 @@ static void make_plain(void)
 /* Returns the locale to return to. */
 static locale_t enter(void)
 {
-    static pthread_once_t made = PTHREAD_ONCE_INIT;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-    (void)pthread_once(&made, make_plain);
+    (void)pthread_once(&once, make_plain);
     return uselocale(plain);
 }
 

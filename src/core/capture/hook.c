@@ -394,7 +394,7 @@ static void put_scalar(sonde_hook *hook, uint32_t id, double value)
     const sonde_view view = sonde_view_of(SONDE_F64, 0, NULL, &value);
     sonde__hook_tensor *tensor = &hook->tensors[id];
     sonde_vitals vitals;
-    sonde_observation seen = {
+    sonde_observation observation = {
         .id = id,
         .info = sonde_catalogue_info(hook->catalogue, id),
         .at = hook->at,
@@ -406,9 +406,9 @@ static void put_scalar(sonde_hook *hook, uint32_t id, double value)
         tensor->step = hook->at.global_step;
         tensor->count = 0;
     }
-    seen.at.micro_batch = (int)tensor->count++;
+    observation.at.micro_batch = (int)tensor->count++;
     sonde_vitals_of(&view, &vitals);
-    hook->sink->sink.put(&hook->sink->sink, &seen);
+    hook->sink->sink.put(&hook->sink->sink, &observation);
 }
 
 /* Finds the collections of a scalar of an open run, and prepares the sink for it. */

@@ -78,14 +78,15 @@ static size_t held_size(size_t bytes)
     return (bytes + SONDE__ALIGN - 1) / SONDE__ALIGN * SONDE__ALIGN;
 }
 
-static bool make_room(sonde__hook_holding *held, size_t values, size_t bytes)
+static bool make_room(sonde__hook_holding *holding, size_t values, size_t bytes)
 {
-    size_t size = SONDE_MAX(held->size, (size_t)4096);
+    size_t size = SONDE_MAX(holding->size, (size_t)4096);
 
-    if (!sonde__reserve(&held->items, &held->capacity, values, sizeof *held->items)) {
+    if (!sonde__reserve(&holding->items, &holding->capacity, values,
+                        sizeof *holding->items)) {
         return false;
     }
-    if (bytes <= held->size) {
+    if (bytes <= holding->size) {
         return true;
     }
     while (size < bytes) {
@@ -98,12 +99,12 @@ static bool make_room(sonde__hook_holding *held, size_t values, size_t bytes)
     if (grown == NULL) {
         return false;
     }
-    if (held->used > 0) {
-        memcpy(grown, held->bytes, held->used);
+    if (holding->used > 0) {
+        memcpy(grown, holding->bytes, holding->used);
     }
-    sonde__free(held->bytes);
-    held->bytes = grown;
-    held->size = size;
+    sonde__free(holding->bytes);
+    holding->bytes = grown;
+    holding->size = size;
     return true;
 }
 
@@ -111,8 +112,9 @@ static bool make_room(sonde__hook_holding *held, size_t values, size_t bytes)
 static sonde__hook_held *find_held(sonde_hook *hook, uint32_t id,
                                    const sonde_coordinate *place)
 {
-    sonde__hook_holding *held = &hook->held;
-    sonde__hook_held *last = held->count > 0 ? &held->items[held->count - 1] : NULL;
+    sonde__hook_holding *holding = &hook->held;
+    sonde__hook_held *last =
+        holding->count > 0 ? &holding->items[holding->count - 1] : NULL;
 
     return last != NULL && last->id == id && last->at.micro_batch == place->micro_batch &&
                    last->at.replica == place->replica
@@ -122,59 +124,59 @@ static sonde__hook_held *find_held(sonde_hook *hook, uint32_t id,
 
 /* Appends a value whose memory is reserved. The fields are assigned one by one: clearing
  * the item first would cost as much as the rest for a small tensor. */
-static void append_held(sonde_hook *hook, uint32_t id, const sonde_observation *seen,
-                        size_t bytes)
+static void append_held(sonde_hook *hook, uint32_t id,
+                        const sonde_observation *observation, size_t bytes)
 {
-    sonde__hook_holding *held = &hook->held;
-    sonde__hook_held *item = &held->items[held->count];
-    unsigned char *copy = held->bytes + held->used;
+    sonde__hook_holding *holding = &hook->held;
+    sonde__hook_held *item = &holding->items[holding->count];
+    unsigned char *copy = holding->bytes + holding->used;
 
     item->id = id;
-    item->at = seen->at;
-    item->offset = held->used;
-    item->view = *seen->view;
+    item->at = observation->at;
+    item->offset = holding->used;
+    item->view = *observation->view;
     item->view.data = copy;
-    if (sonde_view_is_contiguous(seen->view)) {
+    if (sonde_view_is_contiguous(observation->view)) {
         if (bytes > 0) {
-            memcpy(copy, seen->view->data, bytes);
+            memcpy(copy, observation->view->data, bytes);
         }
     } else {
-        item->view =
-            sonde_view_of(seen->view->dtype, seen->view->rank, seen->view->shape, copy);
-        if (sonde_view_copy(&item->view, seen->view, NULL) != SONDE_OK) {
+        item->view = sonde_view_of(observation->view->dtype, observation->view->rank,
+                                   observation->view->shape, copy);
+        if (sonde_view_copy(&item->view, observation->view, NULL) != SONDE_OK) {
             return;
         }
     }
-    held->count++;
-    held->used += held_size(bytes);
+    holding->count++;
+    holding->used += held_size(bytes);
 }
 
 /* done: the parts of the value that are recorded already. */
-static void hold(sonde_hook *hook, uint32_t id, const sonde_observation *seen,
+static void hold(sonde_hook *hook, uint32_t id, const sonde_observation *observation,
                  uint64_t set, unsigned done)
 {
-    sonde__hook_holding *held = &hook->held;
-    sonde__hook_held *item = find_held(hook, id, &seen->at);
-    const size_t bytes =
-        (size_t)sonde_view_count(seen->view) * sonde_dtype_size(seen->view->dtype);
+    sonde__hook_holding *holding = &hook->held;
+    sonde__hook_held *item = find_held(hook, id, &observation->at);
+    const size_t bytes = (size_t)sonde_view_count(observation->view) *
+                         sonde_dtype_size(observation->view->dtype);
     const size_t size = held_size(bytes);
 
     if (item != NULL) { /* held already, for another collection */
         item->sets |= set;
         return;
     }
-    if (size < bytes || !make_room(held, held->count + 1, held->used + size)) {
-        if (!held->failed) {
+    if (size < bytes || !make_room(holding, holding->count + 1, holding->used + size)) {
+        if (!holding->failed) {
             sonde_log(SONDE_LOG_ERROR, "hook",
                       "no memory to keep values for when_nan: some steps will lack them");
         }
-        held->failed = true;
+        holding->failed = true;
         return;
     }
-    item = &held->items[held->count];
+    item = &holding->items[holding->count];
     item->sets = set;
     item->done = done;
-    append_held(hook, id, seen, bytes);
+    append_held(hook, id, observation, bytes);
 }
 
 /* Union of how over a mask of collections. */
@@ -189,37 +191,39 @@ static unsigned how_of(const sonde_hook *hook, uint64_t sets)
 }
 
 /* Computes the evidence that seen->how asks for and seen lacks. */
-static void complete(sonde_hook *hook, sonde_observation *seen, sonde__evidence *evidence)
+static void complete(sonde_hook *hook, sonde_observation *observation,
+                     sonde__evidence *evidence)
 {
-    evidence->vitals = seen->vitals;
-    evidence->sketch = seen->sketch;
+    evidence->vitals = observation->vitals;
+    evidence->sketch = observation->sketch;
     evidence->own_sketch = hook->sketch;
-    sonde__evidence_compute(seen->how, seen->view, evidence);
-    seen->vitals = evidence->vitals;
-    seen->sketch = evidence->sketch;
+    sonde__evidence_compute(observation->how, observation->view, evidence);
+    observation->vitals = evidence->vitals;
+    observation->sketch = evidence->sketch;
 }
 
 /* Records the held values of these collections, and the rest of their step. */
 static void trip(sonde_hook *hook, uint64_t sets)
 {
-    sonde__hook_holding *held = &hook->held;
+    sonde__hook_holding *holding = &hook->held;
 
     hook->tripped |= sets;
-    for (size_t i = 0; i < held->count; i++) {
-        sonde__hook_held *item = &held->items[i];
+    for (size_t i = 0; i < holding->count; i++) {
+        sonde__hook_held *item = &holding->items[i];
         const unsigned asked = how_of(hook, item->sets & sets);
         const unsigned how = sonde__evidence_to_store(asked, item->done);
         sonde__evidence evidence;
-        sonde_observation seen = {.id = item->id,
-                                  .info = sonde_catalogue_info(hook->catalogue, item->id),
-                                  .at = item->at,
-                                  .how = how,
-                                  .view = &item->view};
+        sonde_observation observation = {
+            .id = item->id,
+            .info = sonde_catalogue_info(hook->catalogue, item->id),
+            .at = item->at,
+            .how = how,
+            .view = &item->view};
 
         if (how != 0) {
-            item->view.data = held->bytes + item->offset;
-            complete(hook, &seen, &evidence);
-            sonde__record_sink_put(hook->sink, &seen, how);
+            item->view.data = holding->bytes + item->offset;
+            complete(hook, &observation, &evidence);
+            sonde__record_sink_put(hook->sink, &observation, how);
             item->done |= asked;
         }
     }
@@ -235,10 +239,10 @@ void sonde__hook_drop_held(sonde_hook *hook)
 /* --- the ends of taps ------------------------------------------------------------- */
 
 /* Records parts of a raw value that the observer did not compute. */
-static void record_late(sonde_hook *hook, uint32_t id, const sonde_observation *seen,
-                        unsigned how)
+static void record_late(sonde_hook *hook, uint32_t id,
+                        const sonde_observation *observation, unsigned how)
 {
-    sonde_observation part = *seen;
+    sonde_observation part = *observation;
     sonde__evidence evidence;
 
     part.how = how;
@@ -246,44 +250,46 @@ static void record_late(sonde_hook *hook, uint32_t id, const sonde_observation *
     sonde__record_sink_take(hook->sink, id, &part);
 }
 
-static void put_held(const end *tap, uint32_t id, const sonde_observation *seen)
+static void put_held(const end *tap, uint32_t id, const sonde_observation *observation)
 {
     sonde_hook *hook = tap->hook;
-    const unsigned done = sonde__record_sink_done(hook->sink, id, &seen->at);
+    const unsigned done = sonde__record_sink_done(hook->sink, id, &observation->at);
 
     if ((tap->how & ~done) == 0) {
         return;
     }
     if ((hook->tripped & tap->set) != 0) {
-        sonde__hook_held *item = find_held(hook, id, &seen->at);
+        sonde__hook_held *item = find_held(hook, id, &observation->at);
 
-        record_late(hook, id, seen, tap->how & ~done);
+        record_late(hook, id, observation, tap->how & ~done);
         if (item != NULL) {
             item->done |= tap->how;
         }
     } else {
-        hold(hook, id, seen, tap->set, done);
+        hold(hook, id, observation, tap->set, done);
     }
 }
 
-static void put(sonde_sink *sink, const sonde_observation *seen)
+static void put(sonde_sink *sink, const sonde_observation *observation)
 {
     const end *tap = (const end *)sink;
     sonde_hook *hook = tap->hook;
-    const uint32_t id = tap->attachment->map.ids[seen->id];
+    const uint32_t id = tap->attachment->map.ids[observation->id];
 
     switch (tap->kind) {
     case SAVE:
-        sonde__record_sink_take(hook->sink, id, seen);
+        sonde__record_sink_take(hook->sink, id, observation);
         break;
     case WATCH:
-        if ((hook->tripped & tap->set) == 0 &&
-            seen->vitals->nan + seen->vitals->pos_inf + seen->vitals->neg_inf > 0) {
+        if ((hook->tripped & tap->set) == 0 && observation->vitals->nan +
+                                                       observation->vitals->pos_inf +
+                                                       observation->vitals->neg_inf >
+                                                   0) {
             trip(hook, tap->set);
         }
         break;
     case HOLD:
-        put_held(tap, id, seen);
+        put_held(tap, id, observation);
         break;
     }
 }

@@ -437,29 +437,29 @@ static sonde_err read_settings(const reading *file, const sonde__yaml *parameter
 static sonde_err read_collection(const reading *file, const sonde__yaml *entry)
 {
     static const char *const keys[] = {COMMON_KEYS, "save_histogram"};
-    const sonde__yaml *given = find(entry, "CollectionName");
+    const sonde__yaml *yaml = find(entry, "CollectionName");
     const sonde__yaml *parameters = sonde__yaml_get(entry, "CollectionParameters");
     const char *name = NULL, *regex = NULL;
     sonde_diag inner = {0};
 
-    if (given == NULL) {
+    if (yaml == NULL) {
         return sonde__yaml_fail(file->reader, entry, SONDE_EINVAL, "CollectionName",
                                 "a collection without a name");
     }
-    name = own_name(given->text);
+    name = own_name(yaml->text);
     sonde_err err = sonde__observe_add_asked(&file->hook->setup, name, &inner);
     if (err != SONDE_OK) {
-        return sonde__observe_fail_at(file->reader, given, &inner);
+        return sonde__observe_fail_at(file->reader, yaml, &inner);
     }
     if (parameters != NULL && parameters->kind == SONDE__YAML_MAP) {
         warn_keys(file, parameters, keys, SONDE_COUNT_OF(keys));
         SONDE__TRY(read_settings(file, parameters, name));
     }
-    regex = framework_regex(given->text);
+    regex = framework_regex(yaml->text);
     if (regex != NULL) {
         err = sonde__observe_include_regex(&file->hook->setup, name, regex, &inner);
         if (err != SONDE_OK) {
-            return sonde__observe_fail_at(file->reader, given, &inner);
+            return sonde__observe_fail_at(file->reader, yaml, &inner);
         }
     }
     if (strcmp(name, "default") == 0 &&

@@ -23,16 +23,16 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef struct slot {
+typedef struct watch_slot {
     bool added;
     int64_t step; /* global, of the last value that was due */
     int count;    /* values at that step */
     bool known;   /* vitals are of that step */
     sonde_vitals vitals;
     sonde__watch_update *update; /* NULL: not an update */
-} slot;
+} watch_slot;
 
-typedef struct watch {
+typedef struct watch_state {
     sonde_watch face; /* first */
     sonde_hook *hook;
     sonde_rules *rules;
@@ -40,7 +40,7 @@ typedef struct watch {
     sonde_catalogue *catalogue;
     sonde_observer *observer;
     const sonde_observer_gate *gate;
-    slot *slots; /* by id */
+    watch_slot *slots; /* by id */
     size_t capacity;
     uint8_t *zeros;
     uint8_t *checks; /* by id: 1 if it is checked at a step where it is not due */
@@ -58,33 +58,33 @@ typedef struct watch {
     /* The next step of a mode, plus 1, at which the rules' own schedule for a role is due;
      * 0: not known. */
     int64_t next_look[SONDE_ROLE_COUNT][SONDE_MODE_COUNT];
-} watch;
+} watch_state;
 
-static watch *self(sonde_watch *face)
+static watch_state *self(sonde_watch *face)
 {
-    return (watch *)(void *)face; /* its first member */
+    return (watch_state *)(void *)face; /* its first member */
 }
 
-static const watch *self_const(const sonde_watch *face)
+static const watch_state *self_const(const sonde_watch *face)
 {
-    return (const watch *)(const void *)face;
+    return (const watch_state *)(const void *)face;
 }
 
 /* --- life ------------------------------------------------------------------------- */
 
-static void destroy(watch *made)
+static void destroy(watch_state *watch)
 {
-    for (size_t i = 0; made->catalogue != NULL && made->slots != NULL &&
-                       i < sonde_catalogue_count(made->catalogue) && i < made->capacity;
+    for (size_t i = 0; watch->catalogue != NULL && watch->slots != NULL &&
+                       i < sonde_catalogue_count(watch->catalogue) && i < watch->capacity;
          i++) {
-        sonde__watch_update_destroy(made->slots[i].update);
+        sonde__watch_update_destroy(watch->slots[i].update);
     }
-    sonde__free(made->slots);
-    sonde__free(made->zeros);
-    sonde__free(made->checks);
-    sonde_observer_destroy(made->observer);
-    sonde_catalogue_destroy(made->catalogue);
-    sonde__free(made);
+    sonde__free(watch->slots);
+    sonde__free(watch->zeros);
+    sonde__free(watch->checks);
+    sonde_observer_destroy(watch->observer);
+    sonde_catalogue_destroy(watch->catalogue);
+    sonde__free(watch);
 }
 
 sonde_err sonde_watch_create(const sonde_watch_options *given, sonde_watch **out,
@@ -103,44 +103,44 @@ sonde_err sonde_watch_create(const sonde_watch_options *given, sonde_watch **out
         return sonde__fail(diag, SONDE_EINVAL, "watch", "counts of 0 or more", "%lld",
                            (long long)least);
     }
-    watch *made = sonde__calloc(1, sizeof *made);
+    watch_state *watch = sonde__calloc(1, sizeof *watch);
 
-    if (made == NULL) {
+    if (watch == NULL) {
         return sonde__fail_nomem(diag, "a watch");
     }
-    made->shape = (sonde_call_shape){1, 1, 1};
-    memcpy(made->every, options->every, sizeof made->every);
-    made->rules = options->rules;
-    made->rules_every = options->rules_every;
-    made->rules_raw_every = options->rules_raw_every;
-    made->shape.micro_batches = SONDE_MAX(options->micro_batches, 1);
-    made->shape.replicas = SONDE_MAX(options->replicas, 1);
-    SONDE__TRY_GO(sonde_catalogue_create(&made->catalogue, diag));
-    SONDE__TRY_GO(sonde_observer_create(made->catalogue, &made->observer, diag));
-    made->hook = options->hook;
-    made->gate = sonde_observer_get_gate(made->observer);
-    *out = &made->face;
+    watch->shape = (sonde_call_shape){1, 1, 1};
+    memcpy(watch->every, options->every, sizeof watch->every);
+    watch->rules = options->rules;
+    watch->rules_every = options->rules_every;
+    watch->rules_raw_every = options->rules_raw_every;
+    watch->shape.micro_batches = SONDE_MAX(options->micro_batches, 1);
+    watch->shape.replicas = SONDE_MAX(options->replicas, 1);
+    SONDE__TRY_GO(sonde_catalogue_create(&watch->catalogue, diag));
+    SONDE__TRY_GO(sonde_observer_create(watch->catalogue, &watch->observer, diag));
+    watch->hook = options->hook;
+    watch->gate = sonde_observer_get_gate(watch->observer);
+    *out = &watch->face;
     return SONDE_OK;
 
 error:
-    destroy(made);
+    destroy(watch);
     return err;
 }
 
 sonde_err sonde_watch_close(sonde_watch *face, sonde_run_end reason, const char *text,
                             sonde_diag *diag)
 {
-    watch *closed = self(face);
+    watch_state *watch = self(face);
 
-    if (closed == NULL) {
+    if (watch == NULL) {
         return SONDE_OK;
     }
     sonde_watch_end_step(face);
-    if (closed->ruled) {
-        sonde_rules_finish(closed->rules);
+    if (watch->ruled) {
+        sonde_rules_finish(watch->rules);
     }
-    sonde_err err = sonde_hook_close(closed->hook, reason, text, diag);
-    destroy(closed);
+    sonde_err err = sonde_hook_close(watch->hook, reason, text, diag);
+    destroy(watch);
     return err;
 }
 
@@ -161,15 +161,15 @@ sonde_observer *sonde_watch_observer(sonde_watch *face)
 /* --- slots ------------------------------------------------------------------------ */
 
 /* Declares a tensor, or finds it if an add of it failed later on. */
-static sonde_err declare(watch *on, const sonde_tensor_info *info, uint32_t *id,
+static sonde_err declare(watch_state *watch, const sonde_tensor_info *info, uint32_t *id,
                          sonde_diag *diag)
 {
-    const sonde_err err = sonde_catalogue_declare(on->catalogue, info, id, diag);
+    const sonde_err err = sonde_catalogue_declare(watch->catalogue, info, id, diag);
     uint32_t known = 0;
 
     if (err == SONDE_EEXIST &&
-        sonde_catalogue_find(on->catalogue, info->name, &known, NULL) == SONDE_OK &&
-        !on->slots[known].added) {
+        sonde_catalogue_find(watch->catalogue, info->name, &known, NULL) == SONDE_OK &&
+        !watch->slots[known].added) {
         *id = known;
         return SONDE_OK;
     }
@@ -189,55 +189,57 @@ static bool reserve_bytes(uint8_t **bytes, size_t *capacity, size_t count)
 }
 
 /* Sets where see looks up what is checked at this step. */
-static void set_checks(watch *on)
+static void set_checks(watch_state *watch)
 {
-    on->face.checks = on->stepping && on->checking[on->at.mode] ? on->checks : on->zeros;
+    watch->face.checks =
+        watch->stepping && watch->checking[watch->at.mode] ? watch->checks : watch->zeros;
 }
 
-static sonde_err reserve(watch *on, size_t count, sonde_diag *diag)
+static sonde_err reserve(watch_state *watch, size_t count, sonde_diag *diag)
 {
-    if (!sonde__reserve(&on->slots, &on->capacity, count, sizeof *on->slots) ||
-        !reserve_bytes(&on->zeros, &on->zero_capacity, count) ||
-        !reserve_bytes(&on->checks, &on->check_capacity, count)) {
+    if (!sonde__reserve(&watch->slots, &watch->capacity, count, sizeof *watch->slots) ||
+        !reserve_bytes(&watch->zeros, &watch->zero_capacity, count) ||
+        !reserve_bytes(&watch->checks, &watch->check_capacity, count)) {
         return sonde__fail_nomem(diag, "a slot");
     }
-    if (!on->bound) {
-        on->face.wants = on->zeros;
+    if (!watch->bound) {
+        watch->face.wants = watch->zeros;
     }
-    set_checks(on);
+    set_checks(watch);
     return SONDE_OK;
 }
 
 /* Settles which slots from `first` on are checked, once the observer has them. */
-static void choose_checks(watch *on, uint32_t first)
+static void choose_checks(watch_state *watch, uint32_t first)
 {
     for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
-        on->checking[mode] = sonde__observer_when_bad_in(on->observer, (sonde_mode)mode);
+        watch->checking[mode] =
+            sonde__observer_when_bad_in(watch->observer, (sonde_mode)mode);
     }
-    for (uint32_t id = first; id < sonde_catalogue_count(on->catalogue); id++) {
-        const sonde_role role = sonde_catalogue_info(on->catalogue, id)->role;
+    for (uint32_t id = first; id < sonde_catalogue_count(watch->catalogue); id++) {
+        const sonde_role role = sonde_catalogue_info(watch->catalogue, id)->role;
 
-        if (on->rules_every == 0 && on->every[role] == 0 && role != SONDE_ROLE_UPDATE &&
-            sonde_observer_when_bad(on->observer, id)) {
-            on->checks[id] = 1;
-            on->checked_roles |= 1U << role;
+        if (watch->rules_every == 0 && watch->every[role] == 0 &&
+            role != SONDE_ROLE_UPDATE && sonde_observer_when_bad(watch->observer, id)) {
+            watch->checks[id] = 1;
+            watch->checked_roles |= 1U << role;
         }
     }
-    set_checks(on);
+    set_checks(watch);
 }
 
 /* Adds a new tensor to the observer, for the current step too. */
-static sonde_err extend(watch *on, uint32_t first, sonde_diag *diag)
+static sonde_err extend(watch_state *watch, uint32_t first, sonde_diag *diag)
 {
-    const sonde_err err = sonde_observer_extend(on->observer, diag);
+    const sonde_err err = sonde_observer_extend(watch->observer, diag);
 
-    on->face.wants = on->gate->wants;
+    watch->face.wants = watch->gate->wants;
     if (err != SONDE_OK) {
         return err;
     }
-    choose_checks(on, first);
-    if (on->stepping) {
-        on->due = sonde_observer_begin_due(on->observer, &on->at);
+    choose_checks(watch, first);
+    if (watch->stepping) {
+        watch->due = sonde_observer_begin_due(watch->observer, &watch->at);
     }
     return SONDE_OK;
 }
@@ -246,20 +248,20 @@ sonde_err sonde_watch_add(sonde_watch *face, const sonde_tensor_info *info,
                           uint32_t *slot_out, sonde_diag *diag)
 {
     SONDE__NEEDS_AS(diag, "watch, info, slot", face, info, slot_out);
-    watch *on = self(face);
+    watch_state *watch = self(face);
     sonde_tensor_info own = *info;
-    const uint32_t count = sonde_catalogue_count(on->catalogue);
+    const uint32_t count = sonde_catalogue_count(watch->catalogue);
     uint32_t id = 0;
-    SONDE__TRY(reserve(on, (size_t)count + 1, diag));
+    SONDE__TRY(reserve(watch, (size_t)count + 1, diag));
     sonde__observe_guess(&own);
     own.same_as = SONDE_NO_TENSOR;
-    on->slots[count] = (slot){.step = -1};
-    SONDE__TRY(declare(on, &own, &id, diag));
-    if (on->bound) {
-        SONDE__TRY(extend(on, id, diag));
+    watch->slots[count] = (watch_slot){.step = -1};
+    SONDE__TRY(declare(watch, &own, &id, diag));
+    if (watch->bound) {
+        SONDE__TRY(extend(watch, id, diag));
     }
-    on->slots[id].added = true;
-    on->roles |= 1U << own.role;
+    watch->slots[id].added = true;
+    watch->roles |= 1U << own.role;
     *slot_out = id;
     return SONDE_OK;
 }
@@ -277,32 +279,32 @@ sonde_err sonde_watch_add_view(sonde_watch *face, const char *name,
 }
 
 /* Whether a slot was added. */
-static bool is_slot(const watch *on, uint32_t id)
+static bool is_slot(const watch_state *watch, uint32_t id)
 {
-    return id < sonde_catalogue_count(on->catalogue) && on->slots[id].added;
+    return id < sonde_catalogue_count(watch->catalogue) && watch->slots[id].added;
 }
 
 sonde_err sonde_watch_add_alias(sonde_watch *face, uint32_t named, const char *name,
                                 sonde_diag *diag)
 {
-    watch *on = self(face);
+    watch_state *watch = self(face);
     uint32_t id = 0;
 
     SONDE__NEEDS(diag, face, name);
-    if (!is_slot(on, named)) {
+    if (!is_slot(watch, named)) {
         return sonde__fail(diag, SONDE_ERANGE, name, "a slot", "a name for slot %lu",
                            (unsigned long)named);
     }
-    SONDE__TRY(reserve(on, (size_t)sonde_catalogue_count(on->catalogue) + 1, diag));
-    on->slots[sonde_catalogue_count(on->catalogue)] = (slot){.step = -1};
-    sonde_tensor_info info = *sonde_catalogue_info(on->catalogue, named);
+    SONDE__TRY(reserve(watch, (size_t)sonde_catalogue_count(watch->catalogue) + 1, diag));
+    watch->slots[sonde_catalogue_count(watch->catalogue)] = (watch_slot){.step = -1};
+    sonde_tensor_info info = *sonde_catalogue_info(watch->catalogue, named);
     info.name = name;
     info.same_as = named;
-    SONDE__TRY(declare(on, &info, &id, diag));
-    if (on->bound) {
-        SONDE__TRY(extend(on, id, diag));
+    SONDE__TRY(declare(watch, &info, &id, diag));
+    if (watch->bound) {
+        SONDE__TRY(extend(watch, id, diag));
     }
-    on->slots[id].added = true;
+    watch->slots[id].added = true;
     return SONDE_OK;
 }
 
@@ -311,15 +313,15 @@ sonde_err sonde_watch_add_update(sonde_watch *face, uint32_t parameter,
 {
     SONDE__NEEDS_AS(diag, "watch, slot", face, slot_out);
     static const char prefix[] = "update/";
-    watch *on = self(face);
+    watch_state *watch = self(face);
     char *name = NULL;
     sonde_err err = SONDE_OK;
 
-    if (!is_slot(on, parameter)) {
+    if (!is_slot(watch, parameter)) {
         return sonde__fail(diag, SONDE_ERANGE, "the update of a slot", "a slot",
                            "slot %lu", (unsigned long)parameter);
     }
-    sonde_tensor_info info = *sonde_catalogue_info(on->catalogue, parameter);
+    sonde_tensor_info info = *sonde_catalogue_info(watch->catalogue, parameter);
     if (!sonde_dtype_is_float(info.dtype)) {
         return sonde__fail(diag, SONDE_EDTYPE, info.name, "a floating dtype",
                            "the update of a tensor of %s", sonde_dtype_name(info.dtype));
@@ -327,58 +329,58 @@ sonde_err sonde_watch_add_update(sonde_watch *face, uint32_t parameter,
     info.role = SONDE_ROLE_UPDATE;
     info.pass = SONDE_PASS_UPDATE;
     info.dtype = info.dtype == SONDE_F64 ? SONDE_F64 : SONDE_F32;
-    sonde__watch_update *made = sonde__watch_update_create(&info);
+    sonde__watch_update *update = sonde__watch_update_create(&info);
     name = sonde__malloc(sizeof prefix + strlen(info.name));
-    if (made == NULL || name == NULL) {
+    if (update == NULL || name == NULL) {
         err = sonde__fail_nomem(diag, "the update of a slot");
         goto error;
     }
     (void)sprintf(name, "%s%s", prefix, info.name);
     info.name = name;
     SONDE__TRY_GO(sonde_watch_add(face, &info, slot_out, diag));
-    on->slots[*slot_out].update = made;
+    watch->slots[*slot_out].update = update;
     sonde__free(name);
     return SONDE_OK;
 
 error:
     sonde__free(name);
-    sonde__watch_update_destroy(made);
+    sonde__watch_update_destroy(update);
     return err;
 }
 
 /* --- the first step --------------------------------------------------------------- */
 
-static sonde_err bind(watch *started, sonde_diag *diag)
+static sonde_err bind(watch_state *watch, sonde_diag *diag)
 {
-    SONDE__TRY(sonde_observer_bind(started->observer, &started->shape, diag));
-    started->bound = true;
-    started->face.wants = started->gate->wants;
-    choose_checks(started, 0);
+    SONDE__TRY(sonde_observer_bind(watch->observer, &watch->shape, diag));
+    watch->bound = true;
+    watch->face.wants = watch->gate->wants;
+    choose_checks(watch, 0);
     return SONDE_OK;
 }
 
 /* Attaches the hook and the rules, binds the observer and opens the run, each once. After
  * a failure, the next call continues there. */
-static sonde_err start(watch *started, sonde_mode mode, sonde_diag *diag)
+static sonde_err start(watch_state *watch, sonde_mode mode, sonde_diag *diag)
 {
-    if (!started->attached && started->hook != NULL) {
-        SONDE__TRY(sonde__hook_watch(started->hook, started->catalogue, mode,
-                                     started->every, started->observer, diag));
+    if (!watch->attached && watch->hook != NULL) {
+        SONDE__TRY(sonde__hook_watch(watch->hook, watch->catalogue, mode, watch->every,
+                                     watch->observer, diag));
     }
-    started->attached = true;
-    if (!started->ruled && started->rules != NULL) {
-        SONDE__TRY(sonde__rules_attach(started->rules, started->catalogue,
-                                       started->observer, started->rules_every,
-                                       started->rules_raw_every, started->every, diag));
-        started->ruled = true;
+    watch->attached = true;
+    if (!watch->ruled && watch->rules != NULL) {
+        SONDE__TRY(sonde__rules_attach(watch->rules, watch->catalogue, watch->observer,
+                                       watch->rules_every, watch->rules_raw_every,
+                                       watch->every, diag));
+        watch->ruled = true;
     }
-    if (!started->bound) {
-        SONDE__TRY(bind(started, diag));
+    if (!watch->bound) {
+        SONDE__TRY(bind(watch, diag));
     }
-    if (started->hook != NULL) {
-        SONDE__TRY(sonde_hook_open(started->hook, diag));
+    if (watch->hook != NULL) {
+        SONDE__TRY(sonde_hook_open(watch->hook, diag));
     }
-    started->open = true;
+    watch->open = true;
     return SONDE_OK;
 }
 
@@ -387,83 +389,83 @@ static sonde_err start(watch *started, sonde_mode mode, sonde_diag *diag)
 sonde_err sonde_watch_begin_step(sonde_watch *face, sonde_mode mode, sonde_diag *diag)
 {
     SONDE__NEEDS_AS(diag, "watch", face);
-    watch *on = self(face);
+    watch_state *watch = self(face);
 
     sonde_watch_end_step(face);
     if ((unsigned)mode >= SONDE_MODE_COUNT) {
         return sonde__fail(diag, SONDE_EINVAL, "watch", "a sonde_mode", "mode %d",
                            (int)mode);
     }
-    if (!on->open) {
-        SONDE__TRY(start(on, mode, diag));
+    if (!watch->open) {
+        SONDE__TRY(start(watch, mode, diag));
     }
-    if (on->hook != NULL) {
-        on->at = (sonde_coordinate){.mode = mode};
-        sonde_hook_next_step(on->hook, 0, &on->at);
+    if (watch->hook != NULL) {
+        watch->at = (sonde_coordinate){.mode = mode};
+        sonde_hook_next_step(watch->hook, 0, &watch->at);
     } else {
-        on->at = sonde__observe_take_step(&on->steps, mode, 0);
+        watch->at = sonde__observe_take_step(&watch->steps, mode, 0);
     }
-    if (on->calls) {
-        sonde_observer_begin_call(on->observer);
+    if (watch->calls) {
+        sonde_observer_begin_call(watch->observer);
     }
-    on->stepping = true;
-    on->due = sonde_observer_begin_step(on->observer, on->gate, &on->at);
-    set_checks(on);
+    watch->stepping = true;
+    watch->due = sonde_observer_begin_step(watch->observer, watch->gate, &watch->at);
+    set_checks(watch);
     return SONDE_OK;
 }
 
 void sonde_watch_end_step(sonde_watch *face)
 {
-    watch *on = self(face);
+    watch_state *watch = self(face);
 
-    if (face == NULL || !on->stepping) {
+    if (face == NULL || !watch->stepping) {
         return;
     }
-    if (on->due) {
-        sonde_observer_end_step(on->observer);
+    if (watch->due) {
+        sonde_observer_end_step(watch->observer);
     }
-    if (on->hook != NULL) {
-        sonde_hook_step_done(on->hook);
+    if (watch->hook != NULL) {
+        sonde_hook_step_done(watch->hook);
     }
-    on->stepping = false;
-    on->due = false;
-    set_checks(on);
+    watch->stepping = false;
+    watch->due = false;
+    set_checks(watch);
 }
 
 /* --- steps whose values arrive later -------------------------------------------- */
 
 void sonde_watch_leave_step(sonde_watch *face)
 {
-    watch *on = self(face);
+    watch_state *watch = self(face);
 
-    if (face == NULL || !on->stepping) {
+    if (face == NULL || !watch->stepping) {
         return;
     }
-    sonde__observer_drop_step(on->observer);
-    sonde__hook_leave_step(on->hook);
-    on->stepping = false;
-    on->due = false;
-    set_checks(on);
+    sonde__observer_drop_step(watch->observer);
+    sonde__hook_leave_step(watch->hook);
+    watch->stepping = false;
+    watch->due = false;
+    set_checks(watch);
 }
 
 void sonde_watch_return_to(sonde_watch *face, const sonde_coordinate *at)
 {
-    watch *on = self(face);
+    watch_state *watch = self(face);
 
     if (face == NULL || at == NULL || (unsigned)at->mode >= SONDE_MODE_COUNT ||
-        !on->open) {
+        !watch->open) {
         return;
     }
     sonde_watch_leave_step(face);
-    on->at = *at;
-    memset(on->next_look, 0, sizeof on->next_look);
-    sonde__hook_return_to(on->hook, at);
-    if (on->calls) {
-        sonde_observer_begin_call(on->observer);
+    watch->at = *at;
+    memset(watch->next_look, 0, sizeof watch->next_look);
+    sonde__hook_return_to(watch->hook, at);
+    if (watch->calls) {
+        sonde_observer_begin_call(watch->observer);
     }
-    on->stepping = true;
-    on->due = sonde_observer_begin_due(on->observer, at);
-    set_checks(on);
+    watch->stepping = true;
+    watch->due = sonde_observer_begin_due(watch->observer, at);
+    set_checks(watch);
 }
 
 /* --- what is due ------------------------------------------------------------------ */
@@ -491,35 +493,35 @@ static int64_t next_said(int64_t every, int64_t step)
 }
 
 /* ... and for the rules of the watch. */
-static int64_t next_judged(const watch *on, sonde_role role, int64_t step)
+static int64_t next_judged(const watch_state *watch, sonde_role role, int64_t step)
 {
-    const sonde_schedule all = sonde__observe_judged(on->rules_every);
+    const sonde_schedule all = sonde__observe_judged(watch->rules_every);
 
-    return on->rules_every > 0 ? sonde_schedule_next(&all, step)
-                               : next_look(on->rules, role, on->at.mode, step);
+    return watch->rules_every > 0 ? sonde_schedule_next(&all, step)
+                                  : next_look(watch->rules, role, watch->at.mode, step);
 }
 
 /* Whether a slot of a role that has none yet would be due. A hook with a configuration of
  * its own, and taps of the program, may want it at any step. */
-static bool may_be_due(watch *on, sonde_role role)
+static bool may_be_due(watch_state *watch, sonde_role role)
 {
-    const sonde__observe_setup *setup = on->hook != NULL ? &on->hook->setup : NULL;
-    const sonde_mode mode = on->at.mode;
-    const int64_t step = on->at.mode_step;
-    const bool judged = on->rules != NULL;
+    const sonde__observe_setup *setup = watch->hook != NULL ? &watch->hook->setup : NULL;
+    const sonde_mode mode = watch->at.mode;
+    const int64_t step = watch->at.mode_step;
+    const bool judged = watch->rules != NULL;
     const bool recorded = setup != NULL && !setup->no_vitals;
-    int64_t *next = &on->next_look[role][mode];
+    int64_t *next = &watch->next_look[role][mode];
 
-    if (on->calls || (setup != NULL && (setup->configured || !setup->looks))) {
+    if (watch->calls || (setup != NULL && (setup->configured || !setup->looks))) {
         return true;
     }
     if (*next <= step) { /* one more than it is: 0 is not known */
         int64_t due = SONDE_SCHEDULE_NEVER;
 
-        if (on->every[role] != 0 && (judged || recorded)) {
-            due = next_said(on->every[role], step);
-        } else if (on->every[role] == 0) {
-            due = judged ? next_judged(on, role, step) : due;
+        if (watch->every[role] != 0 && (judged || recorded)) {
+            due = next_said(watch->every[role], step);
+        } else if (watch->every[role] == 0) {
+            due = judged ? next_judged(watch, role, step) : due;
             due = recorded ? SONDE_MIN(due, next_look(NULL, role, mode, step)) : due;
         }
         *next = SONDE_MIN(due, INT64_MAX - 1) + 1;
@@ -529,15 +531,15 @@ static bool may_be_due(watch *on, sonde_role role)
 
 unsigned sonde_watch_wants_role(sonde_watch *face, sonde_role role)
 {
-    watch *on = self(face);
+    watch_state *watch = self(face);
 
-    if (face == NULL || (unsigned)role >= SONDE_ROLE_COUNT || !on->stepping) {
+    if (face == NULL || (unsigned)role >= SONDE_ROLE_COUNT || !watch->stepping) {
         return 0;
     }
-    if ((on->roles >> role & 1U) == 0) {
-        return may_be_due(on, role) ? SONDE_HOW_ALL : 0U;
+    if ((watch->roles >> role & 1U) == 0) {
+        return may_be_due(watch, role) ? SONDE_HOW_ALL : 0U;
     }
-    return on->due ? sonde__observer_role_wants(on->observer, role) : 0;
+    return watch->due ? sonde__observer_role_wants(watch->observer, role) : 0;
 }
 
 bool sonde_watch_is_bad(const sonde_view *view)
@@ -548,48 +550,48 @@ bool sonde_watch_is_bad(const sonde_view *view)
 
 bool sonde_watch_checks_role(const sonde_watch *face, sonde_role role)
 {
-    const watch *on = self_const(face);
+    const watch_state *watch = self_const(face);
 
-    return face != NULL && (unsigned)role < SONDE_ROLE_COUNT && on->stepping &&
-           on->checking[on->at.mode] && (on->checked_roles >> role & 1U) != 0;
+    return face != NULL && (unsigned)role < SONDE_ROLE_COUNT && watch->stepping &&
+           watch->checking[watch->at.mode] && (watch->checked_roles >> role & 1U) != 0;
 }
 
 /* --- seeing ----------------------------------------------------------------------- */
 
 /* Logs, once for a watch, that a value is ignored. */
-static void refuse(watch *on, uint32_t id, const char *fault)
+static void refuse(watch_state *watch, uint32_t id, const char *fault)
 {
-    if (!on->complained) {
-        on->complained = true;
+    if (!watch->complained) {
+        watch->complained = true;
         sonde_log(SONDE_LOG_ERROR, "watch", "a value of '%s' is ignored: %s",
-                  sonde_catalogue_info(on->catalogue, id)->name, fault);
+                  sonde_catalogue_info(watch->catalogue, id)->name, fault);
     }
 }
 
 /* A slot at its first value of a step. */
-static void renew(const watch *on, slot *seen)
+static void renew(const watch_state *watch, watch_slot *slot)
 {
-    if (seen->step != on->at.global_step) {
-        seen->step = on->at.global_step;
-        seen->count = 0;
-        seen->known = false;
-        if (seen->update != NULL) {
-            sonde__watch_update_restart(seen->update);
+    if (slot->step != watch->at.global_step) {
+        slot->step = watch->at.global_step;
+        slot->count = 0;
+        slot->known = false;
+        if (slot->update != NULL) {
+            sonde__watch_update_restart(slot->update);
         }
     }
 }
 
 /* Observes vital signs with NaN or infinities that were not due. */
-static void see_bad(watch *on, uint32_t id, const sonde_view *view,
+static void see_bad(watch_state *watch, uint32_t id, const sonde_view *view,
                     const sonde_vitals *vitals, int micro_batch, int replica)
 {
-    sonde_coordinate at = on->at;
+    sonde_coordinate at = watch->at;
 
     at.micro_batch = micro_batch;
     at.replica = replica;
-    on->slots[id].known = true;
-    on->due = true; /* the step must be ended */
-    sonde_observer_observe_bad(on->observer, &at, id, view, vitals);
+    watch->slots[id].known = true;
+    watch->due = true; /* the step must be ended */
+    sonde_observer_observe_bad(watch->observer, &at, id, view, vitals);
 }
 
 static void take_signs(const sonde_view *view, bool norms, sonde_vitals *vitals)
@@ -607,45 +609,45 @@ static bool is_bad(const sonde_vitals *vitals)
 }
 
 /* Observes a value; micro_batch -1: the next one. */
-static void see(watch *on, uint32_t id, const sonde_view *view, int micro_batch,
+static void see(watch_state *watch, uint32_t id, const sonde_view *view, int micro_batch,
                 int replica)
 {
-    slot *seen = &on->slots[id];
-    const unsigned wanted = on->face.wants[id];
+    watch_slot *slot = &watch->slots[id];
+    const unsigned wanted = watch->face.wants[id];
     const char *fault = sonde__tensor_view_fault(view, true);
     const sonde_vitals *vitals = NULL;
     bool taken = false;
 
     if (fault != NULL) {
-        refuse(on, id, fault);
+        refuse(watch, id, fault);
         return;
     }
-    renew(on, seen);
-    if (seen->update != NULL) {
+    renew(watch, slot);
+    if (slot->update != NULL) {
         if (!sonde__watch_update_show(
-                seen->update, view,
-                (wanted & SONDE_HOW_VITALS) != 0 ? &seen->vitals : NULL, &taken)) {
+                slot->update, view,
+                (wanted & SONDE_HOW_VITALS) != 0 ? &slot->vitals : NULL, &taken)) {
             return;
         }
-        view = sonde__watch_update_value(seen->update);
+        view = sonde__watch_update_value(slot->update);
     }
     if (micro_batch < 0) {
-        micro_batch = seen->count++;
+        micro_batch = slot->count++;
     }
     if ((wanted & SONDE_HOW_SIGNS) != 0) {
         if (!taken) {
-            take_signs(view, (wanted & SONDE_HOW_VITALS) == 0, &seen->vitals);
+            take_signs(view, (wanted & SONDE_HOW_VITALS) == 0, &slot->vitals);
         }
-        seen->known = true;
-        vitals = &seen->vitals;
+        slot->known = true;
+        vitals = &slot->vitals;
     }
-    if ((wanted & SONDE_HOW_VITALS) == 0 && on->face.checks[id] != 0 &&
+    if ((wanted & SONDE_HOW_VITALS) == 0 && watch->face.checks[id] != 0 &&
         (vitals != NULL ? is_bad(vitals) : !sonde__vitals_all_finite(view))) {
-        sonde_vitals_of(view, &seen->vitals);
-        see_bad(on, id, view, &seen->vitals, micro_batch, replica);
+        sonde_vitals_of(view, &slot->vitals);
+        see_bad(watch, id, view, &slot->vitals, micro_batch, replica);
     }
     if (wanted != 0) {
-        sonde_observer_observe(on->observer, id, view, vitals, micro_batch, replica);
+        sonde_observer_observe(watch->observer, id, view, vitals, micro_batch, replica);
     }
 }
 
@@ -659,25 +661,26 @@ void sonde_watch_see_due(sonde_watch *face, uint32_t id, const sonde_view *view)
 void sonde_watch_see_replica(sonde_watch *face, uint32_t id, const sonde_view *view,
                              int micro_batch, int replica)
 {
-    watch *on = self(face);
+    watch_state *watch = self(face);
 
-    if (face == NULL || !is_slot(on, id) || (face->wants[id] | face->checks[id]) == 0) {
+    if (face == NULL || !is_slot(watch, id) ||
+        (face->wants[id] | face->checks[id]) == 0) {
         return;
     }
-    if (micro_batch < 0 || micro_batch >= on->shape.micro_batches || replica < 0 ||
-        replica >= on->shape.replicas) {
-        refuse(on, id, "its micro-batch or replica is not below that of the options");
+    if (micro_batch < 0 || micro_batch >= watch->shape.micro_batches || replica < 0 ||
+        replica >= watch->shape.replicas) {
+        refuse(watch, id, "its micro-batch or replica is not below that of the options");
         return;
     }
-    see(on, id, view, micro_batch, replica);
+    see(watch, id, view, micro_batch, replica);
 }
 
 void sonde_watch_see_vitals(sonde_watch *face, uint32_t id, const sonde_view *view,
                             const sonde_vitals *vitals)
 {
-    watch *on = self(face);
+    watch_state *watch = self(face);
 
-    if (face == NULL || vitals == NULL || !is_slot(on, id)) {
+    if (face == NULL || vitals == NULL || !is_slot(watch, id)) {
         return;
     }
     const bool due = (face->wants[id] & SONDE_HOW_SIGNS) != 0 &&
@@ -688,16 +691,17 @@ void sonde_watch_see_vitals(sonde_watch *face, uint32_t id, const sonde_view *vi
     }
     const char *fault = sonde__tensor_view_fault(view, false);
     if (fault != NULL) {
-        refuse(on, id, fault);
+        refuse(watch, id, fault);
         return;
     }
-    renew(on, &on->slots[id]);
-    on->slots[id].vitals = *vitals;
-    on->slots[id].known = true;
+    renew(watch, &watch->slots[id]);
+    watch->slots[id].vitals = *vitals;
+    watch->slots[id].known = true;
     if (due) {
-        sonde_observer_observe(on->observer, id, view, vitals, on->slots[id].count++, 0);
+        sonde_observer_observe(watch->observer, id, view, vitals,
+                               watch->slots[id].count++, 0);
     } else {
-        see_bad(on, id, view, vitals, on->slots[id].count++, 0);
+        see_bad(watch, id, view, vitals, watch->slots[id].count++, 0);
     }
 }
 
@@ -709,14 +713,14 @@ extern inline void sonde_watch_see(sonde_watch *watch, uint32_t slot,
 void sonde_watch_see_all(sonde_watch *face, const uint32_t *slots,
                          const sonde_view *views, size_t count)
 {
-    const watch *on = self(face);
+    const watch_state *watch = self(face);
 
-    if (face == NULL || !on->stepping || slots == NULL || views == NULL ||
-        (!on->due && !on->checking[on->at.mode])) {
+    if (face == NULL || !watch->stepping || slots == NULL || views == NULL ||
+        (!watch->due && !watch->checking[watch->at.mode])) {
         return;
     }
     for (size_t i = 0; i < count; i++) {
-        if (is_slot(on, slots[i])) {
+        if (is_slot(watch, slots[i])) {
             sonde_watch_see(face, slots[i], &views[i]);
         }
     }
@@ -741,12 +745,12 @@ sonde_coordinate sonde_watch_where(const sonde_watch *face)
 
 bool sonde_watch_vitals(const sonde_watch *face, uint32_t id, sonde_vitals *vitals)
 {
-    const watch *on = self_const(face);
+    const watch_state *watch = self_const(face);
 
-    if (face == NULL || vitals == NULL || !is_slot(on, id) || !on->slots[id].known ||
-        on->slots[id].step != on->at.global_step) {
+    if (face == NULL || vitals == NULL || !is_slot(watch, id) ||
+        !watch->slots[id].known || watch->slots[id].step != watch->at.global_step) {
         return false;
     }
-    *vitals = on->slots[id].vitals;
+    *vitals = watch->slots[id].vitals;
     return true;
 }

@@ -21,12 +21,12 @@ struct sonde__watch_update {
 
 enum { ROOM = 4096 }; /* elements, about */
 
-void sonde__watch_update_destroy(sonde__watch_update *made)
+void sonde__watch_update_destroy(sonde__watch_update *update)
 {
-    if (made != NULL) {
-        sonde__free(made->value.data);
-        sonde__free(made->rows.data);
-        sonde__free(made);
+    if (update != NULL) {
+        sonde__free(update->value.data);
+        sonde__free(update->rows.data);
+        sonde__free(update);
     }
 }
 

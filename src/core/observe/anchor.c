@@ -181,16 +181,16 @@ static void keep(anchor_slot *slot, int64_t place, bool add, const sonde_view *v
     }
 }
 
-static void take_replica(anchor_slot *slot, const sonde_observation *seen, int r)
+static void take_replica(anchor_slot *slot, const sonde_observation *observation, int r)
 {
     const sonde_call_shape *run = &slot->run;
-    const int64_t g = slot->once ? 0 : seen->at.micro_batch;
-    const int64_t k = (int64_t)seen->at.iteration * run->micro_batches + g;
+    const int64_t g = slot->once ? 0 : observation->at.micro_batch;
+    const int64_t k = (int64_t)observation->at.iteration * run->micro_batches + g;
 
-    if (seen->view->dtype != slot->value.dtype ||
-        !sonde_view_same_shape(seen->view, &slot->value) || seen->at.iteration < 0 ||
-        seen->at.iteration >= run->iterations || g < 0 || g >= run->micro_batches ||
-        r < 0 || r >= run->replicas) {
+    if (observation->view->dtype != slot->value.dtype ||
+        !sonde_view_same_shape(observation->view, &slot->value) ||
+        observation->at.iteration < 0 || observation->at.iteration >= run->iterations ||
+        g < 0 || g >= run->micro_batches || r < 0 || r >= run->replicas) {
         slot->foreign++;
         return;
     }
@@ -199,30 +199,30 @@ static void take_replica(anchor_slot *slot, const sonde_observation *seen, int r
     case SONDE_ANCHOR_EVERYN:
         if ((k + 1) % slot->period == 0) {
             keep(slot, ((k + 1) / slot->period - 1) * run->replicas + r, false,
-                 seen->view);
+                 observation->view);
         }
         break;
     case SONDE_ANCHOR_SUM:
     case SONDE_ANCHOR_MEAN:
-        keep(slot, r, k > 0, seen->view);
+        keep(slot, r, k > 0, observation->view);
         break;
     case SONDE_ANCHOR_FINAL:
     case SONDE_ANCHOR_DEFAULT: /* resolved when added */
         if (k + 1 == micro_batches(slot)) {
-            keep(slot, r, false, seen->view);
+            keep(slot, r, false, observation->view);
         }
         break;
     }
 }
 
 /* What replicas share is the value of each. */
-static void take(anchor_slot *slot, const sonde_observation *seen)
+static void take(anchor_slot *slot, const sonde_observation *observation)
 {
-    if (!seen->info->shared) {
-        take_replica(slot, seen, seen->at.replica);
+    if (!observation->info->shared) {
+        take_replica(slot, observation, observation->at.replica);
     }
-    for (int r = 0; seen->info->shared && r < slot->run.replicas; r++) {
-        take_replica(slot, seen, r);
+    for (int r = 0; observation->info->shared && r < slot->run.replicas; r++) {
+        take_replica(slot, observation, r);
     }
 }
 
@@ -331,10 +331,10 @@ static anchor_slot *find(const sonde_anchors *anchors, const char *name)
     return NULL;
 }
 
-static sonde_err add_slot(sonde_anchors *anchors, const anchor_slot *asked,
+static sonde_err add_slot(sonde_anchors *anchors, const anchor_slot *slot,
                           const char *name, const char *tensor, sonde_diag *diag)
 {
-    anchor_slot added = *asked;
+    anchor_slot added = *slot;
 
     if (!sonde__reserve(&anchors->slots, &anchors->capacity, anchors->count + 1,
                         sizeof(anchor_slot))) {

@@ -91,10 +91,10 @@ sonde_err sonde__observe_find_open(sonde__observe_setup *setup, const char *name
 {
     const char *names[SONDE__MOST_COLLECTIONS], *nearest = NULL;
     SONDE__TRY(sonde__observe_check_open(setup, name, diag));
-    sonde__observe_collection *found = find(setup, name);
-    if (found != NULL) {
-        found->asked = true;
-        *out = found;
+    sonde__observe_collection *collection = find(setup, name);
+    if (collection != NULL) {
+        collection->asked = true;
+        *out = collection;
         return SONDE_OK;
     }
     for (size_t i = 0; i < setup->collection_count; i++) {

@@ -300,7 +300,7 @@ void sonde_observer_observe(sonde_observer *observer, uint32_t id, const sonde_v
     }
     const uint8_t *wants = observer->gate.wants; /* NULL if never bound */
     const unsigned wanted = wants != NULL && id < observer->declared ? wants[id] : 0;
-    sonde_observation seen; /* set field by field: clearing it first costs more */
+    sonde_observation observation; /* set field by field: clearing it first costs more */
     sonde__evidence evidence;
     sonde_vitals norms;
 
@@ -316,10 +316,10 @@ void sonde_observer_observe(sonde_observer *observer, uint32_t id, const sonde_v
         refuse(observer, id, fault);
         return;
     }
-    seen.at = observer->at;
-    seen.view = view;
-    seen.at.micro_batch = micro_batch;
-    seen.at.replica = replica;
+    observation.at = observer->at;
+    observation.view = view;
+    observation.at.micro_batch = micro_batch;
+    observation.at.replica = replica;
     evidence.vitals = vitals;
     evidence.sketch = NULL;
     evidence.hash = 0;
@@ -337,15 +337,15 @@ void sonde_observer_observe(sonde_observer *observer, uint32_t id, const sonde_v
         const sonde__observe_tap *tap = &observer->taps[entry->tap];
 
         if (tap->due) {
-            seen.id = entry->id;
-            seen.how = tap->how;
-            seen.info = sonde_catalogue_info(observer->catalogue, entry->id);
-            seen.vitals = (tap->how & SONDE_HOW_VITALS)  ? vitals
-                          : (tap->how & SONDE_HOW_NORMS) ? &norms
-                                                         : NULL;
-            seen.sketch = (tap->how & SONDE_HOW_SKETCH) ? evidence.sketch : NULL;
-            seen.hash = (tap->how & SONDE_HOW_HASH) ? evidence.hash : 0;
-            observer->sinks[tap->sink]->put(observer->sinks[tap->sink], &seen);
+            observation.id = entry->id;
+            observation.how = tap->how;
+            observation.info = sonde_catalogue_info(observer->catalogue, entry->id);
+            observation.vitals = (tap->how & SONDE_HOW_VITALS)  ? vitals
+                                 : (tap->how & SONDE_HOW_NORMS) ? &norms
+                                                                : NULL;
+            observation.sketch = (tap->how & SONDE_HOW_SKETCH) ? evidence.sketch : NULL;
+            observation.hash = (tap->how & SONDE_HOW_HASH) ? evidence.hash : 0;
+            observer->sinks[tap->sink]->put(observer->sinks[tap->sink], &observation);
         }
     }
 }
@@ -375,7 +375,7 @@ void sonde_observer_observe_bad(sonde_observer *observer, const sonde_coordinate
     if (observer == NULL || place == NULL || vitals == NULL) {
         return;
     }
-    sonde_observation seen = {.at = *place, .view = view};
+    sonde_observation observation = {.at = *place, .view = view};
     sonde_vitals norms = *vitals;
 
     if (!sonde_observer_when_bad(observer, id)) {
@@ -389,12 +389,12 @@ void sonde_observer_observe_bad(sonde_observer *observer, const sonde_coordinate
         const sonde__observe_tap *tap = &observer->taps[entry->tap];
 
         if (looks_again(tap, place) && (tap->how & SONDE_HOW_SIGNS) != 0) {
-            seen.id = entry->id;
-            seen.how = tap->how & SONDE_HOW_SIGNS;
-            seen.vitals = (tap->how & SONDE_HOW_VITALS) ? vitals : &norms;
-            seen.info = sonde_catalogue_info(observer->catalogue, entry->id);
+            observation.id = entry->id;
+            observation.how = tap->how & SONDE_HOW_SIGNS;
+            observation.vitals = (tap->how & SONDE_HOW_VITALS) ? vitals : &norms;
+            observation.info = sonde_catalogue_info(observer->catalogue, entry->id);
             observer->sink_due[tap->sink] = 1;
-            observer->sinks[tap->sink]->put(observer->sinks[tap->sink], &seen);
+            observer->sinks[tap->sink]->put(observer->sinks[tap->sink], &observation);
         }
     }
 }

@@ -297,7 +297,7 @@ static void turn_to(sonde_outfeed *queue, const sonde_coordinate *place)
 }
 
 static void take_replica(sonde_outfeed *queue, sonde__outfeed_column *column,
-                         const sonde_observation *seen, int r)
+                         const sonde_observation *observation, int r)
 {
     const sonde__outfeed_row *row = &queue->row;
     sonde_view room = column->value;
@@ -306,8 +306,8 @@ static void take_replica(sonde_outfeed *queue, sonde__outfeed_column *column,
         return;
     }
     room.data = row_of(column, row->bank, row->slot) + (size_t)r * column->value_bytes;
-    if (seen->view->dtype != room.dtype ||
-        sonde_view_copy(&room, seen->view, NULL) != SONDE_OK) {
+    if (observation->view->dtype != room.dtype ||
+        sonde_view_copy(&room, observation->view, NULL) != SONDE_OK) {
         return;
     }
     if (column->arrived[r] != row->number) {
@@ -318,36 +318,37 @@ static void take_replica(sonde_outfeed *queue, sonde__outfeed_column *column,
 
 /* What replicas share is the value of each. */
 static void take(sonde_outfeed *queue, sonde__outfeed_column *column,
-                 const sonde_observation *seen)
+                 const sonde_observation *observation)
 {
-    if (!seen->info->shared) {
-        take_replica(queue, column, seen, seen->at.replica);
+    if (!observation->info->shared) {
+        take_replica(queue, column, observation, observation->at.replica);
     }
-    for (int r = 0; seen->info->shared && r < queue->shape.replicas; r++) {
-        take_replica(queue, column, seen, r);
+    for (int r = 0; observation->info->shared && r < queue->shape.replicas; r++) {
+        take_replica(queue, column, observation, r);
     }
 }
 
 /* Whether a row a step leaves out this micro-batch, which is not the last. */
-static bool is_early(const sonde_outfeed *queue, const sonde_observation *seen)
+static bool is_early(const sonde_outfeed *queue, const sonde_observation *observation)
 {
     return queue->options.per == SONDE_OUTFEED_STEP &&
-           seen->info->pass != SONDE_PASS_UPDATE && /* which comes once */
-           seen->at.micro_batch + 1 < queue->shape.micro_batches;
+           observation->info->pass != SONDE_PASS_UPDATE && /* which comes once */
+           observation->at.micro_batch + 1 < queue->shape.micro_batches;
 }
 
-static void put(sonde_sink *sink, const sonde_observation *seen)
+static void put(sonde_sink *sink, const sonde_observation *observation)
 {
     sonde_outfeed *queue = (sonde_outfeed *)sink;
 
-    if (seen->id >= queue->id_capacity || queue->by_id[seen->id] == SONDE__NO_COLUMN ||
-        is_early(queue, seen)) {
+    if (observation->id >= queue->id_capacity ||
+        queue->by_id[observation->id] == SONDE__NO_COLUMN ||
+        is_early(queue, observation)) {
         return;
     }
-    turn_to(queue, &seen->at);
-    for (size_t i = queue->by_id[seen->id]; i != SONDE__NO_COLUMN && !queue->row.refused;
-         i = queue->columns[i].next) {
-        take(queue, &queue->columns[i], seen);
+    turn_to(queue, &observation->at);
+    for (size_t i = queue->by_id[observation->id];
+         i != SONDE__NO_COLUMN && !queue->row.refused; i = queue->columns[i].next) {
+        take(queue, &queue->columns[i], observation);
     }
 }
 

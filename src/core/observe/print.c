@@ -83,11 +83,11 @@ static void add(sonde_text *text, const char *bytes, size_t length)
     text->length += length;
 }
 
-static void put(sonde_sink *sink, const sonde_observation *seen)
+static void put(sonde_sink *sink, const sonde_observation *observation)
 {
     sonde_printer *printer = (sonde_printer *)sink;
-    const sonde_view *view = seen->view;
-    const char *title = title_of(printer, seen->id, seen->info);
+    const sonde_view *view = observation->view;
+    const char *title = title_of(printer, observation->id, observation->info);
     const size_t length =
         needed(title, view->dtype, view->rank, view->shape, &printer->options);
     sonde_text *text = &printer->text;
@@ -297,7 +297,7 @@ static bool write_digits(sonde_dtype dtype, double value, int digits, char *buf)
 
 /* Fewer digits than most elements need: the search begins here if these are too few. One
  * digit more is never further from the value, so it cannot be worse, except at powers of
- * two, whose neighbours lie at two distances. */
+ * two, whose neighbors lie at two distances. */
 static int begin_search(sonde_dtype dtype, double value, char *buf)
 {
     int exponent = 0;
@@ -462,7 +462,7 @@ sonde_err sonde_print_options_check(const sonde_print_options *given, sonde_diag
         const char *name, *expected;
         int64_t value, most;
     } numbers[] = {
-        {"summarise_threshold", "0 or more", options->summarise_threshold, INT64_MAX},
+        {"summarize_threshold", "0 or more", options->summarize_threshold, INT64_MAX},
         {"edge_items", "0 or more", options->edge_items, INT64_MAX},
         {"max_line_width", "0 or more", options->max_line_width, INT64_MAX},
         {"digits", "0 to 17", options->digits, MOST_DIGITS},
@@ -496,7 +496,7 @@ sonde_err sonde_print_options_check(const sonde_print_options *given, sonde_diag
 typedef struct layout {
     const sonde_view *view;
     const sonde_print_options *options;
-    bool summarise;
+    bool summarize;
     sonde__observe_cell_survey survey;
     sonde__observe_cell_style style;
     sonde_text *text;
@@ -506,7 +506,7 @@ typedef struct layout {
     sonde_err err;
 } layout;
 
-static bool is_summarised(int rank, const int64_t *shape,
+static bool is_summarized(int rank, const int64_t *shape,
                           const sonde_print_options *options)
 {
     int64_t count = 1;
@@ -516,13 +516,13 @@ static bool is_summarised(int rank, const int64_t *shape,
             count = INT64_MAX;
         }
     }
-    return options->summarise_threshold > 0 && count > options->summarise_threshold;
+    return options->summarize_threshold > 0 && count > options->summarize_threshold;
 }
 
 /* Whether an ellipsis replaces the middle of a dimension. */
-static bool is_cut(int64_t length, bool summarise, const sonde_print_options *options)
+static bool is_cut(int64_t length, bool summarize, const sonde_print_options *options)
 {
-    return summarise && length > 2 * (int64_t)options->edge_items;
+    return summarize && length > 2 * (int64_t)options->edge_items;
 }
 
 static void append(layout *out, const char *bytes, size_t length)
@@ -573,7 +573,7 @@ static void visit(layout *out, int d, const unsigned char *element,
     n = view->shape[d];
     step = view->stride[d] * (int64_t)sonde_dtype_size(view->dtype);
     for (int64_t i = 0; i < n; i++) {
-        if (i == edge && is_cut(n, out->summarise, out->options)) {
+        if (i == edge && is_cut(n, out->summarize, out->options)) {
             i = n - edge;
         }
         if (i < n) {
@@ -630,7 +630,7 @@ static void append_row(layout *out, int depth, const unsigned char *element)
 
     append(out, out->options->open_bracket, strlen(out->options->open_bracket));
     for (int64_t i = 0; i < n; i++) {
-        if (i == edge && is_cut(n, out->summarise, out->options)) {
+        if (i == edge && is_cut(n, out->summarize, out->options)) {
             append_item(out, depth, NULL, i == 0, edge == 0);
             i = n - edge;
         }
@@ -654,7 +654,7 @@ static void append_block(layout *out, int depth, const unsigned char *element)
     append(out, out->options->open_bracket, strlen(out->options->open_bracket));
     for (int64_t i = 0; i < n; i++) {
         append_line(out, (size_t)depth + 1);
-        if (i == edge && is_cut(n, out->summarise, out->options)) {
+        if (i == edge && is_cut(n, out->summarize, out->options)) {
             append(out, ellipsis, sizeof ellipsis - 1);
             i = n - edge - 1;
         } else {
@@ -679,7 +679,7 @@ sonde_err sonde_format_tensor(const sonde_view *view, const sonde_print_options 
     }
     layout out = {.view = view,
                   .options = options,
-                  .summarise = is_summarised(view->rank, view->shape, options),
+                  .summarize = is_summarized(view->rank, view->shape, options),
                   .text = text,
                   .line = text->length,
                   .column = column,
@@ -731,14 +731,14 @@ size_t sonde__observe_format_bound(sonde_dtype dtype, int rank, const int64_t *s
         return SIZE_MAX;
     }
     shape = shape != NULL ? shape : scalar; /* of rank 0 */
-    const bool summarise = is_summarised(rank, shape, options);
+    const bool summarize = is_summarized(rank, shape, options);
     const size_t brackets =
         strlen(options->open_bracket) + strlen(options->close_bracket);
     size_t bound = sonde__observe_cell_bound(dtype, options);
 
     for (int d = rank - 1; d >= 0; d--) {
         const size_t depth = (size_t)d;
-        const size_t items = is_cut(shape[d], summarise, options)
+        const size_t items = is_cut(shape[d], summarize, options)
                                  ? 2 * (size_t)options->edge_items + 1
                                  : (size_t)shape[d];
 

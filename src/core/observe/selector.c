@@ -434,10 +434,10 @@ static sonde_err mark_regex(const sonde_selector *selector,
                             sonde_diag *diag)
 {
     pcre2_match_context *limits = pcre2_match_context_create(selector->memory);
-    pcre2_match_data *found = pcre2_match_data_create(1, selector->memory);
+    pcre2_match_data *data = pcre2_match_data_create(1, selector->memory);
     sonde_err err = SONDE_OK;
 
-    if (limits == NULL || found == NULL) {
+    if (limits == NULL || data == NULL) {
         err = sonde__fail_nomem(diag, "matching a regular expression");
         goto error;
     }
@@ -446,7 +446,7 @@ static sonde_err mark_regex(const sonde_selector *selector,
     for (uint32_t id = work->first_id; id < work->count; id++) {
         const char *name = sonde_catalogue_info(work->catalogue, id)->name;
         const int code =
-            pcre2_match(item->code, (PCRE2_SPTR)name, strlen(name), 0, 0, found, limits);
+            pcre2_match(item->code, (PCRE2_SPTR)name, strlen(name), 0, 0, data, limits);
 
         if (code >= 0) {
             work->marks[id] = 1;
@@ -456,7 +456,7 @@ static sonde_err mark_regex(const sonde_selector *selector,
         }
     }
 error:
-    pcre2_match_data_free(found);
+    pcre2_match_data_free(data);
     pcre2_match_context_free(limits);
     return err;
 }

@@ -297,25 +297,25 @@ static sonde_err check_call_shape(const sonde_call_shape *shape, sonde_diag *dia
 }
 
 /* The parts that are rebuilt when tensors are added (observer_state.h). */
-typedef struct lists {
+typedef struct tap_lists {
     uint32_t declared;
     uint8_t *wants, *ever, *sink_due;
     size_t *first;
     sonde__observe_entry *entries;
     sonde_sketch *sketch; /* NULL: the observer has one already, or no tap needs one */
-} lists;
+} tap_lists;
 
-static void free_lists(lists *made)
+static void free_lists(tap_lists *lists)
 {
-    sonde__free(made->wants);
-    sonde__free(made->ever);
-    sonde__free(made->sink_due);
-    sonde__free(made->first);
-    sonde__free(made->entries);
-    sonde__free(made->sketch);
+    sonde__free(lists->wants);
+    sonde__free(lists->ever);
+    sonde__free(lists->sink_due);
+    sonde__free(lists->first);
+    sonde__free(lists->entries);
+    sonde__free(lists->sketch);
 }
 
-static sonde_err allocate_lists(const sonde_observer *observer, lists *out,
+static sonde_err allocate_lists(const sonde_observer *observer, tap_lists *out,
                                 sonde_diag *diag)
 {
     size_t entries = 0;
@@ -343,9 +343,9 @@ static sonde_err allocate_lists(const sonde_observer *observer, lists *out,
 /* A counting sort by tensor, which keeps the order of taps. first is one longer than it
  * needs to be: the counts go to first[t + 2], so that after placing, first[t] is a start.
  */
-static void fill_lists(const sonde_observer *observer, lists *made)
+static void fill_lists(const sonde_observer *observer, tap_lists *lists)
 {
-    size_t *first = made->first;
+    size_t *first = lists->first;
 
     for (size_t i = 0; i < observer->tap_count; i++) {
         const sonde__observe_tap *tap = &observer->taps[i];
@@ -354,7 +354,7 @@ static void fill_lists(const sonde_observer *observer, lists *made)
             first[tap->tensors[j] + 2]++;
         }
     }
-    for (size_t t = 2; t <= made->declared; t++) {
+    for (size_t t = 2; t <= lists->declared; t++) {
         first[t] += first[t - 1];
     }
     for (size_t i = 0; i < observer->tap_count; i++) {
@@ -363,9 +363,9 @@ static void fill_lists(const sonde_observer *observer, lists *made)
         for (size_t j = 0; j < tap->count; j++) {
             const uint32_t tensor = tap->tensors[j];
 
-            made->entries[first[tensor + 1]++] =
+            lists->entries[first[tensor + 1]++] =
                 (sonde__observe_entry){(uint32_t)i, tap->ids[j]};
-            made->ever[tensor] |= (uint8_t)tap->how;
+            lists->ever[tensor] |= (uint8_t)tap->how;
         }
     }
 }
@@ -388,13 +388,13 @@ static sonde_err prepare_sinks(const sonde_observer *observer, sonde_diag *diag)
 }
 
 /* Puts the lists in place of the old ones; a step that is on keeps what it wants. */
-static void install_lists(sonde_observer *observer, lists *made)
+static void install_lists(sonde_observer *observer, tap_lists *made)
 {
-    lists old = {.wants = observer->wants,
-                 .ever = observer->ever,
-                 .sink_due = observer->sink_due,
-                 .first = observer->first,
-                 .entries = observer->entries};
+    tap_lists old = {.wants = observer->wants,
+                     .ever = observer->ever,
+                     .sink_due = observer->sink_due,
+                     .first = observer->first,
+                     .entries = observer->entries};
 
     if (observer->declared > 0) {
         memcpy(made->wants, observer->wants, observer->declared);
@@ -418,7 +418,7 @@ static void install_lists(sonde_observer *observer, lists *made)
 
 static sonde_err make_lists(sonde_observer *observer, sonde_diag *diag)
 {
-    lists made = {0};
+    tap_lists made = {0};
     sonde_err err = allocate_lists(observer, &made, diag);
 
     if (err != SONDE_OK) {

@@ -725,38 +725,38 @@ static void give(sonde__record_sink *sink, uint32_t id, const sonde_observation 
     }
 }
 
-void sonde__record_sink_put(sonde__record_sink *sink, const sonde_observation *seen,
-                            unsigned how)
+void sonde__record_sink_put(sonde__record_sink *sink,
+                            const sonde_observation *observation, unsigned how)
 {
-    give(sink, seen->id, seen, how);
+    give(sink, observation->id, observation, how);
 }
 
 void sonde__record_sink_take(sonde__record_sink *sink, uint32_t id,
-                             const sonde_observation *seen)
+                             const sonde_observation *observation)
 {
     unsigned how = 0;
 
     if (id < sink->shown_count) { /* else it was never prepared */
         sonde__record_shown *shown = &sink->shown[id];
 
-        if (!is_shown(sink, id, &seen->at)) {
+        if (!is_shown(sink, id, &observation->at)) {
             shown->round = sink->round;
-            shown->step = seen->at.global_step;
-            shown->micro_batch = seen->at.micro_batch;
-            shown->replica = seen->at.replica;
+            shown->step = observation->at.global_step;
+            shown->micro_batch = observation->at.micro_batch;
+            shown->replica = observation->at.replica;
             shown->how = 0;
         }
-        how = sonde__evidence_to_store(seen->how, shown->how);
+        how = sonde__evidence_to_store(observation->how, shown->how);
         shown->how |= how;
     } else {
-        how = sonde__evidence_to_store(seen->how, 0);
+        how = sonde__evidence_to_store(observation->how, 0);
     }
-    give(sink, id, seen, how);
+    give(sink, id, observation, how);
 }
 
-static void put_in_sink(sonde_sink *sink, const sonde_observation *seen)
+static void put_in_sink(sonde_sink *sink, const sonde_observation *observation)
 {
-    sonde__record_sink_take(self(sink), seen->id, seen);
+    sonde__record_sink_take(self(sink), observation->id, observation);
 }
 
 static void end_sink_step(sonde_sink *sink, const sonde_coordinate *at)

@@ -39,8 +39,8 @@ void sonde__record_sink_take(sonde__record_sink *sink, uint32_t id,
                              const sonde_observation *seen);
 /* Records the parts that how says of a value that was shown earlier and was held since.
  */
-void sonde__record_sink_put(sonde__record_sink *sink, const sonde_observation *seen,
-                            unsigned how);
+void sonde__record_sink_put(sonde__record_sink *sink,
+                            const sonde_observation *observation, unsigned how);
 
 /* --- a recorder of a hook (put.c, recorder.c) -------------------------------------- */
 

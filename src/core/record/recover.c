@@ -27,11 +27,11 @@ typedef struct found_file {
     bool part;
 } found_file;
 
-typedef struct found {
+typedef struct found_files {
     found_file *files; /* sorted by kind, number, and then closed ones first */
     size_t count, capacity;
     bool failed;
-} found;
+} found_files;
 
 typedef struct recovery {
     sonde__record_writer *writer;
@@ -46,19 +46,19 @@ typedef struct recovery {
 
 static void note(void *user, const char *name)
 {
-    found *const seen = user;
+    found_files *const found = user;
     found_file file = {0};
 
     file.kind = sonde__record_file_parse(name, &file.number, &file.part);
     if (file.kind == SONDE__FILE_OTHER) {
         return;
     }
-    if (!sonde__reserve(&seen->files, &seen->capacity, seen->count + 1,
-                        sizeof *seen->files)) {
-        seen->failed = true;
+    if (!sonde__reserve(&found->files, &found->capacity, found->count + 1,
+                        sizeof *found->files)) {
+        found->failed = true;
         return;
     }
-    seen->files[seen->count++] = file;
+    found->files[found->count++] = file;
 }
 
 static int in_order(const void *left, const void *right)
@@ -74,13 +74,13 @@ static int in_order(const void *left, const void *right)
     return a->part - b->part;
 }
 
-static bool is_there(const found *seen, sonde__record_file_kind kind, uint64_t number,
-                     bool part)
+static bool is_there(const found_files *found, sonde__record_file_kind kind,
+                     uint64_t number, bool part)
 {
     const found_file file = {kind, number, part};
 
-    return seen->count > 0 && bsearch(&file, seen->files, seen->count,
-                                      sizeof *seen->files, in_order) != NULL;
+    return found->count > 0 && bsearch(&file, found->files, found->count,
+                                       sizeof *found->files, in_order) != NULL;
 }
 
 static const char *path_of(const recovery *r, sonde__record_file_kind kind,
@@ -435,7 +435,8 @@ static sonde_err recover_stream(recovery *r, sonde__record_file_kind kind,
 
 /* --- all of it -------------------------------------------------------------------- */
 
-static sonde_err recover_file(recovery *r, const found *seen, const found_file *file)
+static sonde_err recover_file(recovery *r, const found_files *found,
+                              const found_file *file)
 {
     const uint64_t number = file->number;
 
@@ -443,8 +444,8 @@ static sonde_err recover_file(recovery *r, const found *seen, const found_file *
     case SONDE__FILE_SEGMENT:
         return file->part ? recover_segment(r, number) : count_segment(r, number);
     case SONDE__FILE_INDEX: /* with its segment; alone it is good for nothing */
-        return is_there(seen, SONDE__FILE_SEGMENT, number, false) ||
-                       is_there(seen, SONDE__FILE_SEGMENT, number, true)
+        return is_there(found, SONDE__FILE_SEGMENT, number, false) ||
+                       is_there(found, SONDE__FILE_SEGMENT, number, true)
                    ? SONDE_OK
                    : remove_segment(r, number);
     case SONDE__FILE_STATS:
@@ -458,23 +459,23 @@ static sonde_err recover_file(recovery *r, const found *seen, const found_file *
     }
 }
 
-static sonde_err recover_all(recovery *r, found *seen)
+static sonde_err recover_all(recovery *r, found_files *found)
 {
-    if (seen->count > 0) {
-        qsort(seen->files, seen->count, sizeof *seen->files, in_order);
+    if (found->count > 0) {
+        qsort(found->files, found->count, sizeof *found->files, in_order);
     }
-    for (size_t i = 0; i < seen->count; i++) {
+    for (size_t i = 0; i < found->count; i++) {
         const recovery before = *r;
         int attempts = 0;
         sonde_err err = SONDE_OK;
 
-        if (i > 0 && in_order(&seen->files[i - 1], &seen->files[i]) == 0) {
+        if (i > 0 && in_order(&found->files[i - 1], &found->files[i]) == 0) {
             continue; /* listed twice */
         }
         sonde__record_writer_note(r->writer);
         do {
             *r = before;
-            err = recover_file(r, seen, &seen->files[i]);
+            err = recover_file(r, found, &found->files[i]);
         } while (err != SONDE_OK && sonde__record_try_again(&attempts, r->failed));
         if (err != SONDE_OK) {
             return err;
@@ -487,17 +488,17 @@ sonde_err sonde__record_run_recover(sonde__record_writer *writer, const char *wh
                                     sonde_diag *diag)
 {
     recovery r = {.writer = writer, .where = where, .diag = diag};
-    found seen = {0};
+    found_files found = {0};
     const int failed =
-        writer->backend->ops->list(writer->backend, writer->folder, note, &seen);
+        writer->backend->ops->list(writer->backend, writer->folder, note, &found);
     sonde_err err = SONDE_OK;
 
-    if (failed != 0 || seen.failed) {
-        err = fail(&r, seen.failed ? ENOMEM : failed, writer->folder);
+    if (failed != 0 || found.failed) {
+        err = fail(&r, found.failed ? ENOMEM : failed, writer->folder);
     } else {
-        err = recover_all(&r, &seen);
+        err = recover_all(&r, &found);
     }
-    sonde__free(seen.files);
+    sonde__free(found.files);
     if (err != SONDE_OK) {
         return err;
     }

@@ -431,9 +431,9 @@ static void put_vitals(sonde_rules *rules, uint32_t id, const sonde_vitals *vita
 }
 
 static void pass(sonde_rule_run *run, sonde_rule_tensor *tensor,
-                 const sonde_observation *seen)
+                 const sonde_observation *observation)
 {
-    sonde_observation judged = *seen;
+    sonde_observation judged = *observation;
 
     judged.at.mode = run->rules->at.mode;
     run->any = true;
@@ -442,51 +442,55 @@ static void pass(sonde_rule_run *run, sonde_rule_tensor *tensor,
 }
 
 /* mode_step: of the step for schedules; -1: every rule gets everything. */
-static void put(sonde_rules *rules, const sonde_observation *seen, int64_t mode_step)
+static void put(sonde_rules *rules, const sonde_observation *observation,
+                int64_t mode_step)
 {
-    if (rules == NULL || seen == NULL) {
+    if (rules == NULL || observation == NULL) {
         return;
     }
 
-    if (seen->id >= rules->slot_count || rules->slots[seen->id].how == 0) {
+    if (observation->id >= rules->slot_count || rules->slots[observation->id].how == 0) {
         return;
     }
-    sonde__rule_slot *slot = &rules->slots[seen->id];
-    if (!has_mode(rules, slot->modes, seen->at.mode)) {
+    sonde__rule_slot *slot = &rules->slots[observation->id];
+    if (!has_mode(rules, slot->modes, observation->at.mode)) {
         return; /* in the training process there is no tap for such modes */
     }
-    set_place(rules, &seen->at);
+    set_place(rules, &observation->at);
     rules->any = true;
-    if (seen->vitals != NULL &&
-        (slot->how & (sonde_vitals_are_norms(seen->vitals) ? SONDE_HOW_NORMS
-                                                           : SONDE_HOW_SIGNS)) != 0) {
-        put_vitals(rules, seen->id, seen->vitals);
+    if (observation->vitals != NULL &&
+        (slot->how & (sonde_vitals_are_norms(observation->vitals) ? SONDE_HOW_NORMS
+                                                                  : SONDE_HOW_SIGNS)) !=
+            0) {
+        put_vitals(rules, observation->id, observation->vitals);
     }
-    if (seen->view == NULL && seen->sketch == NULL && seen->hash == 0) {
+    if (observation->view == NULL && observation->sketch == NULL &&
+        observation->hash == 0) {
         return;
     }
     for (size_t i = 0; i < slot->user_count; i++) {
         const sonde__rule_user *user = &slot->users[i];
-        const bool has = ((user->how & SONDE_HOW_RAW) && seen->view != NULL) ||
-                         ((user->how & SONDE_HOW_SKETCH) && seen->sketch != NULL) ||
-                         ((user->how & SONDE_HOW_HASH) && seen->hash != 0);
+        const bool has =
+            ((user->how & SONDE_HOW_RAW) && observation->view != NULL) ||
+            ((user->how & SONDE_HOW_SKETCH) && observation->sketch != NULL) ||
+            ((user->how & SONDE_HOW_HASH) && observation->hash != 0);
 
-        if (has && judges(user->run, seen->at.mode) &&
+        if (has && judges(user->run, observation->at.mode) &&
             (mode_step < 0 || sonde_schedule_due(user->when, mode_step))) {
-            pass(user->run, &user->run->tensors[user->tensor], seen);
+            pass(user->run, &user->run->tensors[user->tensor], observation);
         }
     }
 }
 
-void sonde_rules_put(sonde_rules *rules, const sonde_observation *seen)
+void sonde_rules_put(sonde_rules *rules, const sonde_observation *observation)
 {
-    put(rules, seen, -1);
+    put(rules, observation, -1);
 }
 
-void sonde__rules_put_due(sonde_rules *rules, const sonde_observation *seen,
+void sonde__rules_put_due(sonde_rules *rules, const sonde_observation *observation,
                           int64_t mode_step)
 {
-    put(rules, seen, mode_step);
+    put(rules, observation, mode_step);
 }
 
 /* --- evaluating --------------------------------------------------------------------- */

@@ -194,7 +194,7 @@ sonde_err sonde__rules_attach(sonde_rules *rules, const sonde_catalogue *catalog
                               const int64_t *role_every, sonde_diag *diag);
 /* engine.c: sonde_rules_put, but raw values, sketches and hashes go only to the rules
  * that look at this step of its mode. */
-void sonde__rules_put_due(sonde_rules *rules, const sonde_observation *seen,
+void sonde__rules_put_due(sonde_rules *rules, const sonde_observation *observation,
                           int64_t mode_step);
 
 /* params.c: stores the defaults, then "name=value,..." (may be NULL), in the state. */

@@ -62,25 +62,25 @@ static sonde_coordinate place(sonde__rule_attached *attached, const sonde_coordi
     return placed;
 }
 
-static void sink_put(sonde_sink *sink, const sonde_observation *seen)
+static void sink_put(sonde_sink *sink, const sonde_observation *observation)
 {
     const rules_sink *self = (rules_sink *)sink;
     /* field by field: a copy of what was stored a moment ago would wait for the stores */
     const sonde_observation part = {
-        .id = self->attached->map.ids[seen->id],
+        .id = self->attached->map.ids[observation->id],
         .info = sonde_catalogue_info(self->attached->rules->catalogue,
-                                     self->attached->map.ids[seen->id]),
-        .at = place(self->attached, &seen->at),
-        .how = seen->how,
-        .view = (seen->how & SONDE_HOW_RAW) ? seen->view : NULL,
-        .vitals = (seen->how & SONDE_HOW_SIGNS) ? seen->vitals : NULL,
-        .sketch = seen->sketch,
-        .hash = seen->hash};
+                                     self->attached->map.ids[observation->id]),
+        .at = place(self->attached, &observation->at),
+        .how = observation->how,
+        .view = (observation->how & SONDE_HOW_RAW) ? observation->view : NULL,
+        .vitals = (observation->how & SONDE_HOW_SIGNS) ? observation->vitals : NULL,
+        .sketch = observation->sketch,
+        .hash = observation->hash};
 
     if (self->attached->every > 0) {
         sonde_rules_put(self->attached->rules, &part);
     } else {
-        sonde__rules_put_due(self->attached->rules, &part, seen->at.mode_step);
+        sonde__rules_put_due(self->attached->rules, &part, observation->at.mode_step);
     }
 }
 
@@ -142,7 +142,7 @@ static sonde_err map_tensors(attaching *work)
 }
 
 /* The schedule for a need if the program says how often. A rule that compares
- * neighbouring steps gets raw values as often as vital signs. */
+ * neighboring steps gets raw values as often as vital signs. */
 static sonde_schedule said_when(const sonde__rule_attached *attached,
                                 const sonde_schedule *own, int bit)
 {

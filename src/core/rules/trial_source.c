@@ -178,13 +178,13 @@ static sonde_err open_cursor(trial_source *source, sonde_diag *diag)
 
 /* Puts it under every name of the tensor for which any of how is needed. */
 static void put(trial_source *source, uint32_t tensor, unsigned how,
-                sonde_observation *seen)
+                sonde_observation *observation)
 {
     for (uint32_t id = tensor; id != SONDE_NO_TENSOR; id = source->series[id].next) {
         if (sonde_rules_wants(source->rules, id) & how) {
-            seen->id = id;
-            seen->info = info_of(source, id);
-            sonde_rules_put(source->rules, seen);
+            observation->id = id;
+            observation->info = info_of(source, id);
+            sonde_rules_put(source->rules, observation);
         }
     }
 }
@@ -203,15 +203,15 @@ static const sonde_vitals *vitals_at(series *rows, int64_t step)
 static void put_vitals(trial_source *source, const sonde_coordinate *at)
 {
     for (uint32_t id = 0; id < source->count; id++) {
-        sonde_observation seen = {.at = *at};
+        sonde_observation observation = {.at = *at};
         uint32_t name = info_of(source, id)->same_as == id ? id : SONDE_NO_TENSOR;
 
-        for (; name != SONDE_NO_TENSOR && seen.vitals == NULL;
+        for (; name != SONDE_NO_TENSOR && observation.vitals == NULL;
              name = source->series[name].next) {
-            seen.vitals = vitals_at(&source->series[name], at->global_step);
+            observation.vitals = vitals_at(&source->series[name], at->global_step);
         }
-        if (seen.vitals != NULL) {
-            put(source, id, SONDE_HOW_SIGNS, &seen);
+        if (observation.vitals != NULL) {
+            put(source, id, SONDE_HOW_SIGNS, &observation);
         }
     }
 }
@@ -244,21 +244,21 @@ static sonde_err put_records(trial_source *source, int64_t step, sonde_diag *dia
         const sonde_trial_record *record = &source->record;
         const unsigned how = record->how & SONDE_HOW_RAW ? SONDE_HOW_RAW | SONDE_HOW_HASH
                                                          : SONDE_HOW_SKETCH;
-        sonde_observation seen = {.at = record->at};
+        sonde_observation observation = {.at = record->at};
 
         if (record->at.global_step < step || has_earlier(source, record)) {
             continue;
         }
-        seen.at.replica += record->worker * SONDE__RULES_WORKER;
+        observation.at.replica += record->worker * SONDE__RULES_WORKER;
         if (record->how & SONDE_HOW_RAW) {
-            seen.view = &record->view;
-            seen.hash = wants(source, record->id) & SONDE_HOW_HASH
-                            ? sonde__hash_view(seen.view)
-                            : 0;
+            observation.view = &record->view;
+            observation.hash = wants(source, record->id) & SONDE_HOW_HASH
+                                   ? sonde__hash_view(observation.view)
+                                   : 0;
         } else {
-            seen.sketch = record->sketch;
+            observation.sketch = record->sketch;
         }
-        put(source, info_of(source, record->id)->same_as, how, &seen);
+        put(source, info_of(source, record->id)->same_as, how, &observation);
     }
     return err;
 }

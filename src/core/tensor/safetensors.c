@@ -580,22 +580,22 @@ static sonde_err check_text(const request *r, const char *what, const char *text
 }
 
 /* Checks that name is UTF-8 and not in seen yet. */
-static sonde_err check_name(const request *r, sonde__names *seen, const char *what,
+static sonde_err check_name(const request *r, sonde__names *names, const char *what,
                             const char *name)
 {
-    const size_t before = seen->count;
+    const size_t before = names->count;
     SONDE__TRY(check_text(r, what, name));
-    if (sonde__names_intern(seen, name) == SONDE__NO_NAME) {
+    if (sonde__names_intern(names, name) == SONDE__NO_NAME) {
         return sonde__fail_nomem(r->diag, "names");
     }
-    if (seen->count == before) {
+    if (names->count == before) {
         return sonde__fail(r->diag, SONDE_EINVAL, r->path, "distinct names",
                            "%s '%s' appears twice", what, name);
     }
     return SONDE_OK;
 }
 
-static sonde_err check_tensor(const request *r, sonde__names *seen,
+static sonde_err check_tensor(const request *r, sonde__names *names,
                               const sonde_named_view *t)
 {
     const sonde_view *view = &t->view;
@@ -614,7 +614,7 @@ static sonde_err check_tensor(const request *r, sonde__names *seen,
         return sonde__fail(r->diag, SONDE_EINVAL, r->path, "another name",
                            "a tensor called '" METADATA "'");
     }
-    return check_name(r, seen, "tensor", t->name);
+    return check_name(r, names, "tensor", t->name);
 }
 
 static sonde_err check_request(const request *r)

@@ -131,7 +131,7 @@ void sonde_vitals_merge(sonde_vitals *into, const sonde_vitals *part)
  * an arbitrary point, rounding takes some 2^-53 * sqrt(256); what is left for m2 is
  * better than 1e-12 while m2 is at least 1/64 of it.
  */
-static bool is_off_centre(double sumsq, double m2)
+static bool is_off_center(double sumsq, double m2)
 {
     return m2 * 64.0 < sumsq;
 }
@@ -140,7 +140,7 @@ bool sonde__vitals_is_plain(const sonde__vitals_sums *sums, size_t n)
 {
     const double m2 = sums->sumsq - sums->sum * (sums->sum / (double)n);
 
-    return isfinite(sums->sumsq) && (n == 1 || !is_off_centre(sums->sumsq, m2));
+    return isfinite(sums->sumsq) && (n == 1 || !is_off_center(sums->sumsq, m2));
 }
 
 bool sonde__vitals_needs_memory(const sonde__vitals_sums *sums, size_t n)
@@ -217,7 +217,7 @@ static void take_finite(const sonde__vitals_kernels *kernels, sonde_vitals *into
 
     if (b->n == 1) {
         m2 = 0.0;
-    } else if (is_off_centre(sums->sumsq, m2)) {
+    } else if (is_off_center(sums->sumsq, m2)) {
         m2 = m2_about(kernels, b, mean);
     }
     if (zeros == UNCOUNTED) {
@@ -238,7 +238,7 @@ static void take_bytes(const sonde__vitals_kernels *kernels, sonde_vitals *into,
 
     if (n == 1) {
         m2 = 0.0;
-    } else if (is_off_centre(sums.sumsq, m2)) {
+    } else if (is_off_center(sums.sumsq, m2)) {
         sonde__tensor_load_f32(SONDE_U8, x, n, room);
         m2 = m2_about(kernels, &b, mean);
     }

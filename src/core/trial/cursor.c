@@ -99,13 +99,13 @@ static bool allocate(sonde_trial_cursor *cursor)
 }
 
 sonde_err sonde_trial_cursor_create(sonde_trial *trial,
-                                    const sonde_trial_cursor_options *given,
+                                    const sonde_trial_cursor_options *options,
                                     sonde_trial_cursor **out, sonde_diag *diag)
 {
     SONDE__NEEDS(diag, trial, out);
     sonde_trial_cursor_options taken;
-    SONDE__TAKE(sonde_trial_cursor_options, &taken, given, diag);
-    taken.mode = given != NULL ? taken.mode : SONDE_MODE_GLOBAL;
+    SONDE__TAKE(sonde_trial_cursor_options, &taken, options, diag);
+    taken.mode = options != NULL ? taken.mode : SONDE_MODE_GLOBAL;
     SONDE__TRY(check_options(trial, &taken, diag));
     sonde_trial_cursor *cursor = sonde__calloc(1, sizeof *cursor);
     if (cursor == NULL) {

@@ -124,13 +124,13 @@ static bool find(const sonde_trial *trial, int form, uint32_t id,
 /* The same for the first form of how that is there: vital signs before the value that has
  * more, and the value before what has less. */
 static bool find_any(const sonde_trial *trial, unsigned how, uint32_t id,
-                     const sonde_trial_at *where, found_items *found)
+                     const sonde_trial_at *where, found_items *items)
 {
     static const int order[] = {SONDE_FORM_VITALS, SONDE_FORM_RAW, SONDE_FORM_NORMS,
                                 SONDE_FORM_SKETCH};
 
     for (size_t i = 0; i < SONDE_COUNT_OF(order); i++) {
-        if ((how >> order[i] & 1U) != 0 && find(trial, order[i], id, where, found)) {
+        if ((how >> order[i] & 1U) != 0 && find(trial, order[i], id, where, items)) {
             return true;
         }
     }
@@ -156,10 +156,10 @@ static bool has_any(const sonde_trial *trial, const sonde__trial_items *items,
 static bool has_form(const sonde_trial *trial, int form, uint32_t id,
                      const sonde_trial_at *where)
 {
-    found_items found;
+    found_items items;
 
     if (where->step >= 0) {
-        return find(trial, form, id, where, &found);
+        return find(trial, form, id, where, &items);
     }
     for (size_t w = 0; w < trial->worker_count && is_valid(trial, id, where); w++) {
         const sonde__trial_worker *worker = trial->workers[w];
@@ -260,26 +260,26 @@ static sonde_err fail_missing(sonde_trial *trial, int form, uint32_t id,
 
 /* --- values ----------------------------------------------------------------------- */
 
-static const sonde__trial_raw_item *raw_item(const found_items *found, uint32_t i)
+static const sonde__trial_raw_item *raw_item(const found_items *items, uint32_t i)
 {
-    return (const void *)sonde__trial_items_at(found->items, found->numbers[i]);
+    return (const void *)sonde__trial_items_at(items->items, items->numbers[i]);
 }
 
 sonde_err sonde_trial_value(sonde_trial *trial, uint32_t id, const sonde_trial_at *where,
                             sonde_view *view, sonde_diag *diag)
 {
     SONDE__NEEDS(diag, trial, where, view);
-    found_items found;
+    found_items items;
 
     trial->question++;
     if (where->micro_batch < 0 || where->replica < 0) {
         return sonde__fail(diag, SONDE_EINVAL, trial->path, "one of them",
                            "a value of all micro-batches or replicas");
     }
-    if (!find(trial, SONDE_FORM_RAW, id, where, &found)) {
+    if (!find(trial, SONDE_FORM_RAW, id, where, &items)) {
         return fail_missing(trial, SONDE_FORM_RAW, id, where, diag);
     }
-    return sonde__trial_load_value(trial, found.worker, raw_item(&found, 0), view, diag);
+    return sonde__trial_load_value(trial, items.worker, raw_item(&items, 0), view, diag);
 }
 
 bool sonde_trial_is_mapped(const sonde_trial *trial, const sonde_view *value)
@@ -289,17 +289,17 @@ bool sonde_trial_is_mapped(const sonde_trial *trial, const sonde_view *value)
 }
 
 /* The evidence of one item, computed from its value if it is not the form that is stored. */
-static sonde_err load_evidence(sonde_trial *trial, const found_items *found, uint32_t i,
+static sonde_err load_evidence(sonde_trial *trial, const found_items *items, uint32_t i,
                                int form, sonde__trial_rows *rows,
                                sonde__evidence *evidence, sonde_diag *diag)
 {
-    const void *const item = sonde__trial_items_at(found->items, found->numbers[i]);
+    const void *const item = sonde__trial_items_at(items->items, items->numbers[i]);
     const sonde__record_stats_row *row = NULL;
     sonde_view view;
 
-    switch (sonde__evidence_forms[found->form].store) {
+    switch (sonde__evidence_forms[items->form].store) {
     case SONDE__STORE_ROW:
-        SONDE__TRY(sonde__trial_load_row(trial, found->worker,
+        SONDE__TRY(sonde__trial_load_row(trial, items->worker,
                                          ((const sonde__trial_row_item *)item)->row, rows,
                                          &row, diag));
         sonde__record_stats_to_vitals(row, &evidence->own_vitals);
@@ -307,13 +307,13 @@ static sonde_err load_evidence(sonde_trial *trial, const found_items *found, uin
         return SONDE_OK;
     case SONDE__STORE_SKETCH:
         evidence->sketch = evidence->own_sketch;
-        return sonde__trial_load_sketch(trial, found->worker, item, evidence->own_sketch,
+        return sonde__trial_load_sketch(trial, items->worker, item, evidence->own_sketch,
                                         diag);
     case SONDE__STORE_VALUE:
     case SONDE__STORE_NOT:
     case SONDE__STORES:
     default:
-        SONDE__TRY(sonde__trial_load_value(trial, found->worker, item, &view, diag));
+        SONDE__TRY(sonde__trial_load_value(trial, items->worker, item, &view, diag));
         evidence->vitals = NULL;
         evidence->sketch = NULL;
         sonde__evidence_forms[form].compute(&view, evidence);
@@ -335,12 +335,12 @@ static sonde_err gather(sonde_trial *trial, const found_items *found, int form,
     return SONDE_OK;
 }
 
-static sonde_err gather_vitals(sonde_trial *trial, const found_items *found,
+static sonde_err gather_vitals(sonde_trial *trial, const found_items *items,
                                sonde__trial_rows *rows, sonde_vitals *vitals,
                                sonde_diag *diag)
 {
     sonde__evidence sum = {0}, part = {0};
-    SONDE__TRY(gather(trial, found, SONDE_FORM_VITALS, rows, &sum, &part, diag));
+    SONDE__TRY(gather(trial, items, SONDE_FORM_VITALS, rows, &sum, &part, diag));
     *vitals = sum.own_vitals;
     return SONDE_OK;
 }
@@ -351,17 +351,17 @@ sonde_err sonde_trial_vitals(sonde_trial *trial, uint32_t id, const sonde_trial_
     SONDE__NEEDS(diag, trial, where, vitals);
     const sonde__evidence_form *const form = &sonde__evidence_forms[SONDE_FORM_VITALS];
     sonde__trial_rows rows = {0};
-    found_items found;
+    found_items items;
 
     trial->question++;
-    if (!find_any(trial, form->print.bit | form->needs, id, where, &found)) {
+    if (!find_any(trial, form->print.bit | form->needs, id, where, &items)) {
         return fail_missing(trial, SONDE_FORM_VITALS, id, where, diag);
     }
-    return gather_vitals(trial, &found, &rows, vitals, diag);
+    return gather_vitals(trial, &items, &rows, vitals, diag);
 }
 
 /* Two sketches of 18 KB are too large for the stack. */
-static sonde_err gather_sketch(sonde_trial *trial, const found_items *found,
+static sonde_err gather_sketch(sonde_trial *trial, const found_items *items,
                                sonde_sketch **out, sonde_diag *diag)
 {
     sonde_sketch *const work = sonde__malloc(2 * sizeof *work);
@@ -373,7 +373,7 @@ static sonde_err gather_sketch(sonde_trial *trial, const found_items *found,
     sum.own_sketch = &work[0];
     part.own_sketch = &work[1];
     const sonde_err err =
-        gather(trial, found, SONDE_FORM_SKETCH, NULL, &sum, &part, diag);
+        gather(trial, items, SONDE_FORM_SKETCH, NULL, &sum, &part, diag);
     if (err != SONDE_OK) {
         sonde__free(work);
         return err;
@@ -387,15 +387,15 @@ sonde_err sonde_trial_sketch(sonde_trial *trial, uint32_t id, const sonde_trial_
 {
     SONDE__NEEDS(diag, trial, where, sketch);
     sonde_sketch *merged = NULL;
-    found_items found;
+    found_items items;
 
     trial->question++;
-    if (!find(trial, SONDE_FORM_SKETCH, id, where, &found) &&
+    if (!find(trial, SONDE_FORM_SKETCH, id, where, &items) &&
         !find_any(trial, sonde__evidence_forms[SONDE_FORM_SKETCH].needs, id, where,
-                  &found)) {
+                  &items)) {
         return fail_missing(trial, SONDE_FORM_SKETCH, id, where, diag);
     }
-    SONDE__TRY(gather_sketch(trial, &found, &merged, diag));
+    SONDE__TRY(gather_sketch(trial, &items, &merged, diag));
     *sketch = *merged;
     sonde__free(merged);
     return SONDE_OK;
@@ -403,7 +403,7 @@ sonde_err sonde_trial_sketch(sonde_trial *trial, uint32_t id, const sonde_trial_
 
 /* --- reductions ------------------------------------------------------------------- */
 
-static sonde_err reduce_values(sonde_trial *trial, const found_items *found,
+static sonde_err reduce_values(sonde_trial *trial, const found_items *items,
                                const sonde_reduction *reduction, sonde_reduced *out,
                                sonde_diag *diag)
 {
@@ -411,12 +411,12 @@ static sonde_err reduce_values(sonde_trial *trial, const found_items *found,
     sonde_err err = SONDE_OK;
 
     sonde__reducer_init(&reducer, reduction);
-    for (uint32_t i = 0; i < found->count; i++) {
+    for (uint32_t i = 0; i < items->count; i++) {
         const sonde__trial_item *item =
-            sonde__trial_items_at(found->items, found->numbers[i]);
+            sonde__trial_items_at(items->items, items->numbers[i]);
         sonde_view view;
 
-        SONDE__TRY_GO(sonde__trial_load_value(trial, found->worker, (const void *)item,
+        SONDE__TRY_GO(sonde__trial_load_value(trial, items->worker, (const void *)item,
                                               &view, diag));
         SONDE__TRY_GO(sonde__reducer_add(&reducer, &view, diag));
     }
@@ -435,25 +435,25 @@ sonde_err sonde_trial_reduce(sonde_trial *trial, uint32_t id, const sonde_trial_
     sonde__trial_rows rows = {0};
     sonde_sketch *sketch = NULL;
     sonde_vitals vitals;
-    found_items found;
+    found_items items;
 
     trial->question++;
-    if (!find_any(trial, evidence | SONDE_HOW_RAW, id, where, &found)) {
+    if (!find_any(trial, evidence | SONDE_HOW_RAW, id, where, &items)) {
         return fail_missing(trial,
                             (evidence & SONDE_HOW_VITALS) != 0 ? SONDE_FORM_VITALS
                                                                : SONDE_FORM_RAW,
                             id, where, diag);
     }
-    if (found.form == SONDE_FORM_RAW) {
-        return reduce_values(trial, &found, reduction, out, diag);
+    if (items.form == SONDE_FORM_RAW) {
+        return reduce_values(trial, &items, reduction, out, diag);
     }
-    if (found.form == SONDE_FORM_SKETCH) {
-        SONDE__TRY(gather_sketch(trial, &found, &sketch, diag));
+    if (items.form == SONDE_FORM_SKETCH) {
+        SONDE__TRY(gather_sketch(trial, &items, &sketch, diag));
         sonde_reduce_sketch(reduction, sketch, out);
         sonde__free(sketch);
         return SONDE_OK;
     }
-    SONDE__TRY(gather_vitals(trial, &found, &rows, &vitals, diag));
+    SONDE__TRY(gather_vitals(trial, &items, &rows, &vitals, diag));
     sonde_reduce_vitals(reduction, &vitals, out);
     return SONDE_OK;
 }
@@ -532,10 +532,10 @@ static uint32_t count_step(const series_walk *walk, int which)
 static sonde_err take_step(series_walk *walk, int which, uint32_t count, int64_t value,
                            sonde_diag *diag)
 {
-    const found_items found = {walk->worker, walk->items[which],
+    const found_items items = {walk->worker, walk->items[which],
                                walk->histories[which]->numbers + walk->place[which],
                                count, walked[which]};
-    SONDE__TRY(gather_vitals(walk->trial, &found, &walk->rows, &walk->vitals[walk->count],
+    SONDE__TRY(gather_vitals(walk->trial, &items, &walk->rows, &walk->vitals[walk->count],
                              diag));
     walk->steps[walk->count++] = value;
     return SONDE_OK;

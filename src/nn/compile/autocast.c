@@ -88,8 +88,8 @@ static void widen_inputs(autocast_work *work, sonde__graph_node_op *op, int firs
 static void cast_op(autocast_work *work, sonde__graph_node_op op)
 {
     sonde__op_graph *graph = work->graph;
-    const sonde_dtype asked = op.given.half != 0 ? op.given.half : work->dtype;
-    const sonde_dtype half = sonde__op_is_half(asked) ? asked : 0;
+    const sonde_dtype dtype = op.given.half != 0 ? op.given.half : work->dtype;
+    const sonde_dtype half = sonde__op_is_half(dtype) ? dtype : 0;
     const sonde__op_halves halves = op.kind->halves;
     const bool returned = is_returned(graph, op.out[0]);
     const bool makes = halves == SONDE__HALVES_MADE && half != 0 &&

@@ -8,7 +8,7 @@
  * gradient of value X is named Gradient___X.
  *
  * Brings the buffers of the model up to date: the running statistics of batch
- * normalisation, and what other ops keep besides their parameters.
+ * normalization, and what other ops keep besides their parameters.
  *
  * Each op that has buffers emits its own ops (sonde__op_kind has `track`). They follow the
  * backward pass of every micro-batch, so buffers change once a micro-batch, as in PyTorch,

@@ -9,7 +9,7 @@
  *                   and over replicas                (R > 1)
  *     optimize      updates as values                (training)
  *     prune         removes unused ops
- *     fuse          neighbours become one op, same bits
+ *     fuse          neighbors become one op, same bits
  *     stage         in the order of a pipeline's stages   (blocks)
  *     name          the catalogue: everything that can be observed
  *     layout        a kernel for every op, reorders between kernels
@@ -42,7 +42,7 @@
  * their weights are free.
  *
  * With R > 1 every replica has a plan of its own, with the same steps over an arena,
- * accumulators and buffers of its own; parameters and the optimiser's state are those of
+ * accumulators and buffers of its own; parameters and the optimizer's state are those of
  * the first replica, whose plan alone runs the second part.
  */
 
@@ -52,7 +52,7 @@ typedef enum sonde__plan_place {
     SONDE__IN_PARAM = 2,
     SONDE__IN_STATE = 3,
     SONDE__IN_BUFFER = 4, /* of the model */
-    SONDE__IN_HYPER = 5   /* a number of the optimiser */
+    SONDE__IN_HYPER = 5   /* a number of the optimizer */
 } sonde__plan_place;
 
 /* Memory of one value in one layout. */
@@ -126,7 +126,7 @@ typedef struct sonde__plan_target {
     sonde__op_ids ids;
 } sonde__plan_target;
 
-/* State of the optimiser, or an accumulator: kept between steps and in checkpoints. */
+/* State of the optimizer, or an accumulator: kept between steps and in checkpoints. */
 typedef struct sonde__plan_state {
     const char *name; /* of the value that the update makes */
     sonde__op_shape shape;
@@ -203,7 +203,7 @@ typedef struct sonde__plan {
     size_t state_count;
     sonde_vitals *vitals; /* slots of showings, at most one for each */
     uint8_t *bad;         /* updates' reports about their gradients, an entry a part */
-    /* Numbers of the optimiser (ops.h): for each group, and for each without weight
+    /* Numbers of the optimizer (ops.h): for each group, and for each without weight
      * decay. All replicas read the first one's. */
     float (*live)[SONDE__LIVE_COUNT];
     int64_t *hyper; /* what named hyper-parameters show; an int64 or a float each */

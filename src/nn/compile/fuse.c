@@ -1,5 +1,5 @@
 /*
- * fuse.c - neighbours become one op whose kernel keeps the values between them in
+ * fuse.c - neighbors become one op whose kernel keeps the values between them in
  * registers or cache. Bits do not change: a fused kernel does the arithmetic of its
  * members in their order, and every member's value stays an output, left out only if it
  * is not needed.

@@ -1,7 +1,7 @@
 /*
  * optimize.c - clipping of gradients, and one update op for every parameter that has a
- * gradient: UpdatedVar___W, and the optimiser's state as Accl1___W (momentum; first
- * moment; mean or sum of squares), Accl2___W (second moment; centred mean), Accl3___W
+ * gradient: UpdatedVar___W, and the optimizer's state as Accl1___W (momentum; first
+ * moment; mean or sum of squares), Accl2___W (second moment; centered mean), Accl3___W
  * (RMSprop's momentum) and Step___W.
  *
  * An update goes to the end of the list; with G = 1 the fuse pass may bring it forward.
@@ -16,7 +16,7 @@
 
 enum { MOST_STATES = 3 };
 
-/* How an optimiser updates; its states follow weight and gradient. */
+/* How an optimizer updates; its states follow weight and gradient. */
 typedef struct update_row {
     const sonde__op_kind *op;
     const char *states[MOST_STATES]; /* "Step" is a scalar */
@@ -31,7 +31,7 @@ static const update_row updates[] = {
     [SONDE_NN_LAMB] = {&sonde__op_lamb, {"Accl1", "Accl2", "Step"}},
 };
 
-/* Whether the optimiser has state k of its row. */
+/* Whether the optimizer has state k of its row. */
 static bool has_state(const sonde_nn_optimizer *optimizer, int k)
 {
     const bool momentum = optimizer->momentum != 0.0F;
@@ -189,24 +189,24 @@ static void name_number(sonde__op_graph *graph, sonde__op_value value, const cha
 static sonde__op_value emit_found(sonde__plan_program *program)
 {
     sonde__op_graph *graph = &program->graph;
-    sonde__op_value found = 0;
+    sonde__op_value value = 0;
 
     graph->module = sonde__graph_string(graph, "%s", "");
     for (size_t i = 0; program->optimizer->automatic_loss_scaling &&
                        i < program->model->param_count && graph->err == SONDE_OK;
          i++) {
-        const sonde__op_value in[] = {program->trained[i].summed, found};
+        const sonde__op_value in[] = {program->trained[i].summed, value};
 
         if (is_updated(program, i)) {
-            found =
-                sonde__op_emit(graph, &sonde__op_found_inf, NULL, in, found != 0 ? 2 : 1);
+            value =
+                sonde__op_emit(graph, &sonde__op_found_inf, NULL, in, value != 0 ? 2 : 1);
         }
     }
-    name_number(graph, found, "FoundInf", "default");
-    return found;
+    name_number(graph, value, "FoundInf", "default");
+    return value;
 }
 
-static void emit_loss_scale(sonde__plan_program *program, sonde__op_value found)
+static void emit_loss_scale(sonde__plan_program *program, sonde__op_value value)
 {
     static const char *const names[] = {"lossScaling", "growthTracker", "skippedSteps"};
     const sonde_nn_optimizer *optimizer = program->optimizer;
@@ -218,7 +218,7 @@ static void emit_loss_scale(sonde__plan_program *program, sonde__op_value found)
                 optimizer->backoff_factor != 0.0F ? optimizer->backoff_factor : 0.5F,
             .interval =
                 optimizer->growth_interval != 0 ? optimizer->growth_interval : 2000}};
-    sonde__op_value in[] = {found, 0, 0, 0}, out = 0;
+    sonde__op_value in[] = {value, 0, 0, 0}, out = 0;
 
     graph->module = sonde__graph_string(graph, "%s", "");
     for (int k = 1; k <= 3; k++) {
@@ -230,7 +230,7 @@ static void emit_loss_scale(sonde__plan_program *program, sonde__op_value found)
     }
 }
 
-/* --- numbers of the optimiser ------------------------------------------------------- */
+/* --- numbers of the optimizer ------------------------------------------------------- */
 
 /* Which numbers have names, in the order in which a session writes them. */
 static void name_numbers(sonde__plan_program *program)
@@ -273,7 +273,7 @@ void sonde__pass_optimize(sonde__plan_program *program)
 
     graph->pass = SONDE_PASS_BACKWARD;
     clip_all(program);
-    const sonde__op_value found = emit_found(program);
+    const sonde__op_value value = emit_found(program);
     graph->pass = SONDE_PASS_UPDATE;
     const size_t first = graph->op_count;
     for (size_t i = 0; i < program->model->param_count && graph->err == SONDE_OK; i++) {
@@ -281,8 +281,8 @@ void sonde__pass_optimize(sonde__plan_program *program)
             emit_update(program, i);
         }
     }
-    if (found != 0) {
-        emit_loss_scale(program, found);
+    if (value != 0) {
+        emit_loss_scale(program, value);
     }
     if (graph->op_count > first) {
         name_numbers(program);

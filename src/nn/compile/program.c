@@ -3,7 +3,7 @@
  *
  * A program's life: from a model's forward graph on.
  *
- * Which group of the optimiser a parameter belongs to: the first whose selector
+ * Which group of the optimizer a parameter belongs to: the first whose selector
  * has its name, else the default.
  *
  * The catalogue: every named value that is computed, fed or kept, and its

@@ -95,30 +95,30 @@ static sonde_err take_samples(sonde_nn_dataset *set, sonde__data_idx *array,
 static sonde_err take_labels(sonde_nn_dataset *set, const sonde__data_idx *array,
                              const char *path, sonde_diag *diag)
 {
-    const sonde_view *found = &array->view;
+    const sonde_view *view = &array->view;
     sonde_view labels;
     char text[96];
 
-    if (found->rank != 1 || sonde_dtype_is_float(found->dtype)) {
+    if (view->rank != 1 || sonde_dtype_is_float(view->dtype)) {
         return sonde__fail(diag, SONDE_ESHAPE, path, "one integer a sample",
                            "labels have shape %s, dtype %s",
-                           sonde_shape_text(found->rank, found->shape, text, sizeof text),
-                           sonde_dtype_name(found->dtype));
+                           sonde_shape_text(view->rank, view->shape, text, sizeof text),
+                           sonde_dtype_name(view->dtype));
     }
-    if (found->shape[0] != set->traits.count) {
+    if (view->shape[0] != set->traits.count) {
         (void)snprintf(text, sizeof text, "%" PRId64 ", as many as there are samples",
                        set->traits.count);
         return sonde__fail(diag, SONDE_ESHAPE, path, text, "%" PRId64 " labels",
-                           found->shape[0]);
+                           view->shape[0]);
     }
     set->owned_labels =
         sonde__calloc((size_t)set->traits.count, sizeof *set->owned_labels);
     if (set->owned_labels == NULL) {
         return sonde__fail_nomem(diag, "labels");
     }
-    labels = sonde_view_of(SONDE_I64, 1, found->shape, set->owned_labels);
+    labels = sonde_view_of(SONDE_I64, 1, view->shape, set->owned_labels);
     set->labels = set->owned_labels;
-    return sonde_view_copy(&labels, found, diag);
+    return sonde_view_copy(&labels, view, diag);
 }
 
 /* Reads a file into the set: its samples, or its labels. */

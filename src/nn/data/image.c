@@ -2,8 +2,8 @@
  * image.c - images: decoded by libpng and libjpeg, loaded from files, written as PNG.
  *
  * libpng and libjpeg leave by longjmp, so everything that outlives a jump is in one
- * struct behind a pointer that never changes. libjpeg fills a truncated scan with grey
- * and only warns; a half-grey image is no sample, so those warnings are errors here.
+ * struct behind a pointer that never changes. libjpeg fills a truncated scan with gray
+ * and only warns; a half-gray image is no sample, so those warnings are errors here.
  */
 #include "nn/data/pixels.h"
 #include "base/fail.h"
@@ -91,7 +91,7 @@ static void decode_jpeg_rows(jpeg_job *job)
     }
     if (jpeg->jpeg_color_space == JCS_CMYK || jpeg->jpeg_color_space == JCS_YCCK) {
         job->err = sonde__fail(job->diag, SONDE_EUNSUPPORTED, job->bytes->name,
-                               "grey or RGB", "is a CMYK JPEG");
+                               "gray or RGB", "is a CMYK JPEG");
         return;
     }
     job->image->channels = jpeg->jpeg_color_space == JCS_GRAYSCALE ? 1 : 3;
@@ -174,7 +174,7 @@ static void ignore(png_structp png, png_const_charp message)
     (void)message;
 }
 
-/* Asks libpng for 8 bit grey or RGB whatever the file holds. */
+/* Asks libpng for 8 bit gray or RGB whatever the file holds. */
 static void ask_for_bytes(png_reading *job)
 {
     const png_byte kind = png_get_color_type(job->png, job->info);

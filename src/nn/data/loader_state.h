@@ -21,10 +21,10 @@
  * The inside of a composed list of transforms.
  */
 
-/* One step: a transform, or to_float fused with the normalise after it (affine). */
+/* One step: a transform, or to_float fused with the normalize after it (affine). */
 typedef struct sonde__data_step {
     sonde_nn_transform transform;
-    bool fused;                 /* to_float that also normalises */
+    bool fused;                 /* to_float that also normalizes */
     sonde__data_affine *affine; /* to_float: one, or one a channel; in the pipeline */
     int affines;
     uint64_t place; /* in the given list, from 1: its stream of random numbers */

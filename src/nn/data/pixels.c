@@ -47,9 +47,9 @@ void sonde__data_affine_init(sonde__data_affine *affine, float mean, float std)
     affine->inverse_std = 1.0f / std;
     for (int i = 0; i < 256; i++) {
         const float unit = (float)i / 255.0f;
-        const float centred = unit - mean;
+        const float centered = unit - mean;
 
-        affine->table[i] = centred / std;
+        affine->table[i] = centered / std;
         bytes[i] = (uint8_t)i;
     }
     affine->exact = true;

@@ -1,5 +1,5 @@
 /*
- * pixels.h - images as arrays of bytes: decoding, resizing, normalising, drawing. Internal.
+ * pixels.h - images as arrays of bytes: decoding, resizing, normalizing, drawing. Internal.
  */
 #ifndef SONDE_NN_DATA_PIXELS_H
 #define SONDE_NN_DATA_PIXELS_H
@@ -16,7 +16,7 @@
 /* === pixels ======================================================================== */
 
 /*
- * Bytes to normalised floats, one kernel per instruction set.
+ * Bytes to normalized floats, one kernel per instruction set.
  *
  * out = ((x / 255) - mean) / std, each operation rounded to float32. The table holds
  * these 256 results. The vector kernels compute instead of looking up: a quotient is x
@@ -72,7 +72,7 @@ void sonde__data_resize_run(const sonde__data_resize *sizes, int planes,
  * PNG and JPEG files as arrays of bytes, decoded in two steps, so that the caller
  * provides the memory.
  *
- * Pixels are uint8, of 1 (grey) or 3 channels (red, green, blue). Other files are converted:
+ * Pixels are uint8, of 1 (gray) or 3 channels (red, green, blue). Other files are converted:
  * palettes are looked up, 1, 2 and 4 bits are widened, 16 bits are scaled to 8, alpha is
  * dropped. CMYK JPEGs are not supported. The first bytes of a file, not its name, decide its
  * kind.
@@ -115,7 +115,7 @@ sonde_err sonde__data_file_size(const char *path, size_t *size, sonde_diag *diag
 /* === garments ====================================================================== */
 
 /*
- * The ten garments: antialiased outlines on a small grey picture.
+ * The ten garments: antialiased outlines on a small gray picture.
  */
 
 enum { SONDE__SIDE = SONDE_NN_SYNTH_SIDE, SONDE__PIXELS = SONDE__SIDE * SONDE__SIDE };

@@ -65,7 +65,7 @@ size_t sonde__data_resize_scratch(const sonde__data_resize *sizes)
 }
 
 /* Twice over the taps: their sum, then each as a share of it in fixed-point. */
-static void weigh(const filter_axis *axis, int i, double centre, double stretch,
+static void weigh(const filter_axis *axis, int i, double center, double stretch,
                   sonde_nn_filter filter)
 {
     double (*const shape)(double) = filter == SONDE_NN_BICUBIC ? cubic : triangle;
@@ -73,10 +73,10 @@ static void weigh(const filter_axis *axis, int i, double centre, double stretch,
     double total = 0.0;
 
     for (int j = 0; j < axis->count[i]; j++) {
-        total += shape((axis->first[i] + j - centre + 0.5) * stretch);
+        total += shape((axis->first[i] + j - center + 0.5) * stretch);
     }
     for (int j = 0; j < axis->count[i]; j++) {
-        const double share = shape((axis->first[i] + j - centre + 0.5) * stretch) /
+        const double share = shape((axis->first[i] + j - center + 0.5) * stretch) /
                              total * (double)(1 << FRACTION_BITS);
 
         weights[j] = (int32_t)(share < 0.0 ? share - 0.5 : share + 0.5);
@@ -96,13 +96,13 @@ static void init_axis(filter_axis *axis, sonde_nn_filter filter, int in, int out
     axis->first = axis->weights + (size_t)out * (size_t)axis->taps;
     axis->count = axis->first + out;
     for (int i = 0; i < out; i++) {
-        const double centre = (i + 0.5) * scale;
-        const int first = SONDE_MAX((int)(centre - support + 0.5), 0);
-        const int end = SONDE_MIN((int)(centre + support + 0.5), in);
+        const double center = (i + 0.5) * scale;
+        const int first = SONDE_MAX((int)(center - support + 0.5), 0);
+        const int end = SONDE_MIN((int)(center + support + 0.5), in);
 
         axis->first[i] = first;
         axis->count[i] = end - first;
-        weigh(axis, i, centre, 1.0 / fmax(scale, 1.0), filter);
+        weigh(axis, i, center, 1.0 / fmax(scale, 1.0), filter);
     }
 }
 

@@ -2,7 +2,7 @@
  * transform.c - composing a list of them, running it over one sample.
  *
  * Composing walks the list once with the dtype and the largest shape at each place,
- * checks each transform against them, fuses to_float with a normalise after it, and finds
+ * checks each transform against them, fuses to_float with a normalize after it, and finds
  * the scratch that a run needs.
  *
  * Running: a step reads what the last active step wrote (at first the sample) and writes
@@ -88,7 +88,7 @@ static sonde_err want_sides(const sample_flow *flow, const sonde_nn_transform *t
     return SONDE_OK;
 }
 
-static sonde_err flow_normalise(sample_flow *flow, const sonde_nn_transform *transform)
+static sonde_err flow_normalize(sample_flow *flow, const sonde_nn_transform *transform)
 {
     const int64_t channels = flow->rank == 3 ? flow->shape[0] : 1;
 
@@ -169,8 +169,8 @@ static sonde_err flow_invert(sample_flow *flow, const sonde_nn_transform *transf
         return SONDE_OK;
     }
     if (flow->shape[0] != 1 || flow->varied_channels) {
-        return sonde__fail(flow->diag, SONDE_ESHAPE, flow->where, "greyscale before it",
-                           "looks at grey images");
+        return sonde__fail(flow->diag, SONDE_ESHAPE, flow->where, "grayscale before it",
+                           "looks at gray images");
     }
     if (flow->shape[1] < 2 || flow->shape[2] < 2) {
         return sonde__fail(flow->diag, SONDE_ESHAPE, flow->where, "at least 2 x 2",
@@ -201,9 +201,9 @@ typedef struct sample_state {
 } sample_state;
 
 static sonde_err run_to_float(sample_state *state, void *out);
-static sonde_err run_normalise(sample_state *state, void *out);
+static sonde_err run_normalize(sample_state *state, void *out);
 static sonde_err run_resize(sample_state *state, void *out);
-static sonde_err run_greyscale(sample_state *state, void *out);
+static sonde_err run_grayscale(sample_state *state, void *out);
 static sonde_err run_rgb(sample_state *state, void *out);
 static sonde_err run_invert(sample_state *state, void *out);
 static sonde_err run_crop(sample_state *state, void *out);
@@ -218,26 +218,26 @@ static const struct {
     bool random;
 } kinds[] = {
     [SONDE_NN_TO_FLOAT] = {"to_float", flow_to_float, run_to_float, false},
-    [SONDE_NN_NORMALISE] = {"normalise", flow_normalise, run_normalise, false},
+    [SONDE_NN_NORMALIZE] = {"normalize", flow_normalize, run_normalize, false},
     [SONDE_NN_RESIZE] = {"resize", flow_resize, run_resize, false},
-    [SONDE_NN_GREYSCALE] = {"greyscale", flow_channels, run_greyscale, false},
+    [SONDE_NN_GRAYSCALE] = {"grayscale", flow_channels, run_grayscale, false},
     [SONDE_NN_RGB] = {"rgb", flow_channels, run_rgb, false},
     [SONDE_NN_INVERT] = {"invert", flow_invert, run_invert, false},
     [SONDE_NN_INVERT_IF_LIGHT] = {"invert_if_light", flow_invert, run_invert, false},
-    [SONDE_NN_CENTRE_CROP] = {"centre_crop", flow_crop, run_crop, false},
+    [SONDE_NN_CENTER_CROP] = {"center_crop", flow_crop, run_crop, false},
     [SONDE_NN_RANDOM_CROP] = {"random_crop", flow_crop, run_crop, true},
     [SONDE_NN_FLIP] = {"flip", flow_flip, run_flip, true},
     [SONDE_NN_FLIP_VERTICAL] = {"flip_vertical", flow_flip, run_flip, true},
 };
 
-/* Appends one transform, or fuses a normalise into the to_float before it. */
+/* Appends one transform, or fuses a normalize into the to_float before it. */
 static void append(sonde_nn_pipeline *pipeline, const sonde_nn_transform *transform,
                    uint64_t place)
 {
     sonde__data_step *last =
         pipeline->count > 0 ? &pipeline->steps[pipeline->count - 1] : NULL;
 
-    if (transform->kind == SONDE_NN_NORMALISE && last != NULL &&
+    if (transform->kind == SONDE_NN_NORMALIZE && last != NULL &&
         last->transform.kind == SONDE_NN_TO_FLOAT && !last->fused &&
         pipeline->in_dtype == SONDE_U8) {
         last->fused = true;
@@ -250,7 +250,7 @@ static void append(sonde_nn_pipeline *pipeline, const sonde_nn_transform *transf
         (sonde__data_step){.transform = *transform, .place = place};
 }
 
-/* Makes the tables of every to_float; a plain one normalises with mean 0, std 1. */
+/* Makes the tables of every to_float; a plain one normalizes with mean 0, std 1. */
 static sonde_err make_tables(sonde_nn_pipeline *pipeline, sonde_diag *diag)
 {
     size_t used = 0;
@@ -313,7 +313,7 @@ static sonde_err compose(sonde_nn_pipeline *pipeline, const sonde_nn_transform *
     }
     if (flow.varied_size || flow.varied_channels) {
         return sonde__fail(diag, SONDE_ESHAPE, traits->source,
-                           flow.varied_size ? "a resize or a crop" : "greyscale or rgb",
+                           flow.varied_size ? "a resize or a crop" : "grayscale or rgb",
                            "images differ in %s, and no transform makes them alike",
                            flow.varied_size ? "size" : "channels");
     }
@@ -415,7 +415,7 @@ static sonde_err run_to_float(sample_state *state, void *out)
     return SONDE_OK;
 }
 
-static sonde_err run_normalise(sample_state *state, void *out)
+static sonde_err run_normalize(sample_state *state, void *out)
 {
     const sonde_nn_transform *transform = &state->step->transform;
     const float *in = (const float *)(const void *)state->data;
@@ -434,7 +434,7 @@ static sonde_err run_normalise(sample_state *state, void *out)
     return SONDE_OK;
 }
 
-static sonde_err run_greyscale(sample_state *state, void *out)
+static sonde_err run_grayscale(sample_state *state, void *out)
 {
     const size_t plane = plane_of(state);
     const uint8_t *red = state->data, *green = red + plane, *blue = green + plane;
@@ -553,7 +553,7 @@ static sonde_err run_crop(sample_state *state, void *out)
                            "a crop of %d x %d from an image of %d x %d", t->height,
                            t->width, state->height, state->width);
     }
-    if (t->kind == SONDE_NN_CENTRE_CROP) {
+    if (t->kind == SONDE_NN_CENTER_CROP) {
         crop(state, t, free_rows / 2, free_columns / 2, out);
     } else {
         crop(state, t, below(state->drawn[0], free_rows + 1) - t->padding,

@@ -375,18 +375,19 @@ sonde_err sonde__graph_instantiate(const sonde__op_graph *source, int64_t batch_
             copy_leaf(source, copy, id++, batch_size);
         } else {
             const sonde__graph_node_op *op = &source->ops[next_op++];
-            sonde__op_attrs given = op->given;
+            sonde__op_attrs attrs = op->given;
 
-            copy->half = given.half; /* for autocast.c: shapes are still of float32 */
-            given.half = 0;
+            copy->half = attrs.half; /* for autocast.c: shapes are still of float32 */
+            attrs.half = 0;
             copy->module = sonde__graph_string(copy, "%s", op->module);
             copy->pass = op->pass;
             copy->stage = op->stage;
-            (void)sonde__op_emit(copy, op->kind, &given, op->in, op->in_count);
+            (void)sonde__op_emit(copy, op->kind, &attrs, op->in, op->in_count);
             id += (sonde__op_value)op->out_count;
         }
-        for (sonde__op_value made = first; made < id && copy->err == SONDE_OK; made++) {
-            copy_metadata(source, copy, made);
+        for (sonde__op_value value = first; value < id && copy->err == SONDE_OK;
+             value++) {
+            copy_metadata(source, copy, value);
         }
     }
     copy->half = 0;

@@ -24,9 +24,9 @@ typedef enum sonde__graph_source {
     SONDE__FROM_OP = 0,
     SONDE__FROM_INPUT = 1,  /* fed by the caller; index counts the model's inputs */
     SONDE__FROM_PARAM = 2,  /* index counts the model's parameters */
-    SONDE__FROM_STATE = 3,  /* of the optimiser, or an accumulator; index counts them */
+    SONDE__FROM_STATE = 3,  /* of the optimizer, or an accumulator; index counts them */
     SONDE__FROM_BUFFER = 4, /* index counts the model's buffers */
-    SONDE__FROM_HYPER = 5   /* a number of the optimiser; index counts them */
+    SONDE__FROM_HYPER = 5   /* a number of the optimizer; index counts them */
 } sonde__graph_source;
 
 typedef struct sonde__graph_node_value {
@@ -152,7 +152,7 @@ sonde_err sonde__graph_instantiate(const sonde__op_graph *source, int64_t batch_
 
 /*
  * A tensor that belongs to the model: a parameter, which has a gradient and which the
- * optimiser updates, or a buffer, which an op keeps by its own rule (sonde__op_kind has
+ * optimizer updates, or a buffer, which an op keeps by its own rule (sonde__op_kind has
  * `track`). Both have PyTorch's names, are saved, loaded and shown.
  */
 typedef struct sonde__graph_param {
@@ -163,8 +163,8 @@ typedef struct sonde__graph_param {
     float constant;
     float spread;              /* not 0: drawn normal with this standard deviation */
     size_t blank_first, blank; /* so many elements from there begin at zero */
-    bool left_out;             /* not the optimiser's */
-    bool given;                /* it has values of the caller's: initialise keeps them */
+    bool left_out;             /* not the optimizer's */
+    bool given;                /* it has values of the caller's: initialize keeps them */
     bool borrowed;             /* data is the caller's: neither drawn nor freed */
 } sonde__graph_param;
 

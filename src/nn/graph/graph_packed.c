@@ -28,7 +28,7 @@ static const sonde__packed_field recipe_fields[] = {
     SONDE__PACKED(sonde__graph_param, given, SONDE__PACKED_BOOL, 1),
 };
 static const sonde__packed_field print_fields[] = {
-    SONDE__PACKED(sonde_print_options, summarise_threshold, SONDE__PACKED_LONG, 1),
+    SONDE__PACKED(sonde_print_options, summarize_threshold, SONDE__PACKED_LONG, 1),
     SONDE__PACKED(sonde_print_options, edge_items, SONDE__PACKED_WORD, 1),
     SONDE__PACKED(sonde_print_options, max_line_width, SONDE__PACKED_WORD, 1),
     SONDE__PACKED(sonde_print_options, digits, SONDE__PACKED_WORD, 1),
@@ -323,14 +323,14 @@ static sonde_err read_tensor(const reading *work, const sonde__op_shape *shape,
     if (sonde__graph_add_tensor(model, read.name, shape, read.role, tensor) == 0) {
         return model_error(work);
     }
-    sonde__graph_param *made = buffer ? &model->buffers[model->buffer_count - 1]
-                                      : &model->params[model->param_count - 1];
-    made->given = given;
-    describe(work, made->value, &read);
+    sonde__graph_param *param = buffer ? &model->buffers[model->buffer_count - 1]
+                                       : &model->params[model->param_count - 1];
+    param->given = given;
+    describe(work, param->value, &read);
     if (!held) {
         draw(work, buffer);
     } else if (bytes > 0) {
-        memcpy(made->data, values, bytes);
+        memcpy(param->data, values, bytes);
     }
     return SONDE_OK;
 }

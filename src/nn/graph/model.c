@@ -562,7 +562,7 @@ void sonde__graph_param_draw(sonde__graph_param *param, uint64_t seed, size_t st
     }
 }
 
-void sonde_nn_model_initialise(sonde_nn_model *model, uint64_t seed)
+void sonde_nn_model_initialize(sonde_nn_model *model, uint64_t seed)
 {
     const sonde_nn_model_info info = sonde_nn_model_get_info(model);
 

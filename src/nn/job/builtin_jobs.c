@@ -13,7 +13,7 @@ static const struct {
     const char *name, *text;
 } builtins[] = {
     {"fashion_cnn",
-     "# A small convolutional network for 28x28 grey images of garments.\n"
+     "# A small convolutional network for 28x28 gray images of garments.\n"
      "model:\n"
      "  input: [1, 28, 28]\n"
      "  layers:\n"

@@ -157,9 +157,9 @@ static sonde_err read_normalize(const sonde__yaml_reader *reader,
         return sonde__yaml_fail(reader, entry, SONDE_EINVAL, "as many",
                                 "%d means and %d stds", means, stds);
     }
-    info->normalise = (sonde_nn_transform){.kind = SONDE_NN_NORMALISE, .channels = means};
-    memcpy(info->normalise.mean, mean, (size_t)means * sizeof *mean);
-    memcpy(info->normalise.std, std, (size_t)means * sizeof *std);
+    info->normalize = (sonde_nn_transform){.kind = SONDE_NN_NORMALIZE, .channels = means};
+    memcpy(info->normalize.mean, mean, (size_t)means * sizeof *mean);
+    memcpy(info->normalize.std, std, (size_t)means * sizeof *std);
     return SONDE_OK;
 }
 
@@ -205,7 +205,7 @@ sonde_err sonde__job_read_augment(const sonde__yaml_reader *reader,
         return SONDE_OK;
     }
     info->augment_count = 0;
-    info->normalise.channels = 0;
+    info->normalize.channels = 0;
     if (list->kind != SONDE__YAML_LIST) {
         return sonde__yaml_fail(reader, list, SONDE_EINVAL, "a list",
                                 "augment is not a list");

@@ -15,19 +15,19 @@
 
 /* Whether a sample's array has the shape that the model wants. */
 static sonde_err check_shape(const sonde_nn_dataset_traits *traits, const char *name,
-                             const sonde_nn_field *found, int rank, const int64_t *wanted,
+                             const sonde_nn_field *field, int rank, const int64_t *wanted,
                              sonde_diag *diag)
 {
-    bool same = found->rank == rank;
+    bool same = field->rank == rank;
     char text[96], shape[96], expected[140];
 
-    for (int i = 0; same && i < found->rank; i++) {
-        same = found->shape[i] == wanted[i];
+    for (int i = 0; same && i < field->rank; i++) {
+        same = field->shape[i] == wanted[i];
     }
     if (same) {
         return SONDE_OK;
     }
-    (void)sonde_shape_text(found->rank, found->shape, text, sizeof text);
+    (void)sonde_shape_text(field->rank, field->shape, text, sizeof text);
     (void)sonde_shape_text(rank, wanted, shape, sizeof shape);
     (void)snprintf(expected, sizeof expected, "%s%s", shape,
                    name[0] != '\0' ? ", as the model has it" : "");
@@ -74,10 +74,10 @@ static sonde_err check_samples(const sonde_nn_job_info *info, const sonde_nn_dat
                                sonde_diag *diag)
 {
     const sonde_nn_dataset_traits *traits = sonde_nn_dataset_get_traits(set);
-    sonde_nn_field found = {.rank = traits->varied_size ? -1 : traits->rank};
+    sonde_nn_field field = {.rank = traits->varied_size ? -1 : traits->rank};
     char expected[96];
 
-    memcpy(found.shape, traits->shape, sizeof found.shape);
+    memcpy(field.shape, traits->shape, sizeof field.shape);
     if (traits->varied_size) {
         char text[96];
 
@@ -88,7 +88,7 @@ static sonde_err check_samples(const sonde_nn_job_info *info, const sonde_nn_dat
                            text);
     }
     SONDE__TRY(
-        check_shape(traits, "", &found, info->sample_rank, info->sample_shape, diag));
+        check_shape(traits, "", &field, info->sample_rank, info->sample_shape, diag));
     SONDE__TRY(check_fields(info, traits, diag));
     if (info->classes > 0 && traits->classes > info->classes) {
         (void)snprintf(expected, sizeof expected, "at most the model's %lld",
@@ -143,13 +143,13 @@ static const char *name_of(const sonde_nn_job_info *info)
 static sonde_nn_data_kind kind_of(const sonde_nn_job_info *info)
 {
     const char *path = info->data_path[0] != '\0' ? info->data_path : NULL;
-    const sonde_nn_data_kind found = sonde_nn_data_kind_at(path);
+    const sonde_nn_data_kind kind = sonde_nn_data_kind_at(path);
 
     if (info->synthetic > 0) {
         return SONDE_NN_DATA_SYNTH;
     }
-    if (found == SONDE_NN_DATA_ARRAYS || found == SONDE_NN_DATA_TABLE) {
-        return found;
+    if (kind == SONDE_NN_DATA_ARRAYS || kind == SONDE_NN_DATA_TABLE) {
+        return kind;
     }
     if (info->input_dtype == SONDE_I64) {
         return path != NULL ? SONDE_NN_DATA_TEXT : SONDE_NN_DATA_TEXT_SYNTH;
@@ -157,7 +157,7 @@ static sonde_nn_data_kind kind_of(const sonde_nn_job_info *info)
     if (name_of(info)[0] != '\0') {
         return SONDE_NN_DATA_NAMED;
     }
-    return path == NULL || found == SONDE_NN_DATA_SPLIT ? found : SONDE_NN_DATA_FOLDER;
+    return path == NULL || kind == SONDE_NN_DATA_SPLIT ? kind : SONDE_NN_DATA_FOLDER;
 }
 
 bool sonde_nn_job_has_test(const sonde_nn_job *job)
@@ -316,14 +316,14 @@ sonde_err sonde_nn_job_open_data(const sonde_nn_job *job, sonde_nn_split split,
     return SONDE_OK;
 }
 
-sonde_nn_transform sonde_nn_job_normalise(const sonde_nn_job *job)
+sonde_nn_transform sonde_nn_job_normalize(const sonde_nn_job *job)
 {
     if (job == NULL) {
         return (sonde_nn_transform){.kind = SONDE_NN_TO_FLOAT};
     }
-    return job->info.normalise.channels > 0
-               ? job->info.normalise
-               : (sonde_nn_transform){.kind = SONDE_NN_NORMALISE,
+    return job->info.normalize.channels > 0
+               ? job->info.normalize
+               : (sonde_nn_transform){.kind = SONDE_NN_NORMALIZE,
                                       .channels = 1,
                                       .mean = {job->info.mean},
                                       .std = {job->info.std}};
@@ -347,10 +347,10 @@ static sonde_err check_augmented(const sonde_nn_job_info *info,
                                  const sonde_nn_loader *loader, sonde_diag *diag)
 {
     const sonde_nn_loader_info made = sonde_nn_loader_get_info(loader);
-    sonde_nn_field found = {.rank = made.rank};
+    sonde_nn_field field = {.rank = made.rank};
 
-    memcpy(found.shape, made.shape, sizeof found.shape);
-    return check_shape(made.traits, "augment", &found, info->sample_rank,
+    memcpy(field.shape, made.shape, sizeof field.shape);
+    return check_shape(made.traits, "augment", &field, info->sample_rank,
                        info->sample_shape, diag);
 }
 
@@ -372,7 +372,7 @@ sonde_err sonde_nn_job_loader(const sonde_nn_job *job, const sonde_nn_dataset *s
     }
     if (!plain) {
         transforms[count++] = (sonde_nn_transform){.kind = SONDE_NN_TO_FLOAT};
-        transforms[count++] = sonde_nn_job_normalise(job);
+        transforms[count++] = sonde_nn_job_normalize(job);
     }
     const sonde_nn_loader_options options = {.size = sizeof options,
                                              .batch = batch,

@@ -499,7 +499,7 @@ static sonde_err read_print(const sonde__yaml_reader *reader, const sonde__yaml 
         int64_t most, value;
         int *to; /* NULL: the threshold */
     } numbers[] = {
-        {"summarise_threshold", INT64_MAX, options->summarise_threshold, NULL},
+        {"summarize_threshold", INT64_MAX, options->summarize_threshold, NULL},
         {"edge_items", INT32_MAX, options->edge_items, &options->edge_items},
         {"max_line_width", INT32_MAX, options->max_line_width, &options->max_line_width},
         {"digits", 17, options->digits, &options->digits}};
@@ -517,7 +517,7 @@ static sonde_err read_print(const sonde__yaml_reader *reader, const sonde__yaml 
             *numbers[i].to = (int)numbers[i].value;
         }
     }
-    options->summarise_threshold = numbers[0].value;
+    options->summarize_threshold = numbers[0].value;
     for (size_t i = 0; i < SONDE_COUNT_OF(texts); i++) {
         SONDE__TRY(read_short_text(reader, entry, texts[i].key, texts[i].to,
                                    sizeof options->separator));
@@ -564,7 +564,7 @@ static sonde_err build_block(sonde__job_builder *b, const sonde__yaml *entry,
 
 static const sonde__job_layer_kind own_kinds[] = {
     {"print",
-     {"gradient", "summarise_threshold", "edge_items", "max_line_width", "digits",
+     {"gradient", "summarize_threshold", "edge_items", "max_line_width", "digits",
       "float_format", "separator", "open_bracket", "close_bracket"},
      1,
      .build = build_print},

@@ -378,7 +378,7 @@ sonde_err sonde__job_build(const sonde_nn_job *job, sonde_nn_job_info *info,
         sonde_nn_model_destroy(b.model);
         return err;
     }
-    sonde_nn_model_initialise(b.model, info->seed);
+    sonde_nn_model_initialize(b.model, info->seed);
     *out = b.model;
     return SONDE_OK;
 }

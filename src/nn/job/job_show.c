@@ -379,7 +379,7 @@ static void write_transform(const writer *w, const sonde_nn_transform *transform
         (void)fprintf(w->stream,
                       "{\"random_crop\": {\"size\": [%d, %d], \"padding\": %d}}",
                       transform->height, transform->width, transform->padding);
-    } else if (transform->kind == SONDE_NN_NORMALISE) {
+    } else if (transform->kind == SONDE_NN_NORMALIZE) {
         (void)fputs("{\"normalize\": {", w->stream);
         write_channels(w, "mean", transform->mean, transform->channels);
         (void)fputs(", ", w->stream);
@@ -396,9 +396,9 @@ static void write_transform(const writer *w, const sonde_nn_transform *transform
 /* The list augment, at the end of the section data. */
 static void write_augment(writer *w, const sonde_nn_job_info *info)
 {
-    const bool normalises = info->normalise.channels > 0;
+    const bool normalizes = info->normalize.channels > 0;
 
-    if (info->augment_count == 0 && !normalises) {
+    if (info->augment_count == 0 && !normalizes) {
         return;
     }
     begin_value(w, "data", "augment");
@@ -407,9 +407,9 @@ static void write_augment(writer *w, const sonde_nn_job_info *info)
         (void)fputs(i > 0 ? ", " : "", w->stream);
         write_transform(w, &info->augment[i]);
     }
-    if (normalises) {
+    if (normalizes) {
         (void)fputs(info->augment_count > 0 ? ", " : "", w->stream);
-        write_transform(w, &info->normalise);
+        write_transform(w, &info->normalize);
     }
     (void)fputc(']', w->stream);
     end_value(w);

@@ -57,7 +57,7 @@ typedef struct wide {
     int64_t blocks;
     int64_t from_c, from_size[2], to_c, to_size[2];
     int64_t kernel[2], stride[2], padding[2], dilation[2];
-    int64_t w_to, w_from; /* floats between the weights of neighbouring channels */
+    int64_t w_to, w_from; /* floats between the weights of neighboring channels */
     const float *x, *weight, *bias;
     float *y, *relu; /* either may be NULL */
     /* how the work is cut */

@@ -1,6 +1,6 @@
 /*
  * half_ops.c - see fast.h: linear layers, casts, element-wise ops, sums over channels, the
- * rows of batch normalisation, and max pooling (see pool.c), of which a plane becomes float32 in
+ * rows of batch normalization, and max pooling (see pool.c), of which a plane becomes float32 in
  * cache.
  */
 #include "base/cpu.h"
@@ -208,7 +208,7 @@ static void channel_sum_run(const sonde__op_call *call, int part, int parts)
 
 FLAT_KERNEL(channel_sum, NULL, channel_sum_run)
 
-/* --- batch normalisation ------------------------------------------------------------ */
+/* --- batch normalization ------------------------------------------------------------ */
 
 /* x is of 16 bits and not empty. */
 static bool accepts_norm(const sonde__op_call *call)

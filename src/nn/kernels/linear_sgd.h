@@ -192,12 +192,12 @@ static void finish_blocks(const update *u)
         const float *const g = slot_of(u, block, &shared);
 
         if (shared) {
-            sgd_arrays made = sgd_advanced(&u->arrays, start);
+            sgd_arrays arrays = sgd_advanced(&u->arrays, start);
 
-            made.g = g;
+            arrays.g = g;
             sgd_vitals_init(&into);
             for (int k = 0; k < SGD_STREAMS; k++) {
-                take_block(into.streams[k], sgd_stream(&made, k), n, into.norms);
+                take_block(into.streams[k], sgd_stream(&arrays, k), n, into.norms);
             }
         }
     }

@@ -1,6 +1,6 @@
 /*
- * norm_kernels.c - batch and group normalisation and their gradients: over LANES, and batch
- * normalisation also over PLAIN operands of bfloat16 or float16.
+ * norm_kernels.c - batch and group normalization and their gradients: over LANES, and batch
+ * normalization also over PLAIN operands of bfloat16 or float16.
  *
  *   mean = sum x / M,  var = sum (x - mean)^2 / M,  rstd = 1 / sqrt(var + eps)
  *   y = (x - mean) rstd weight[c] + bias[c]
@@ -8,8 +8,8 @@
  *   dx = rstd (h - sum h / M - z sum (h z) / M)
  *   dweight[c] = sum dy z,  dbias[c] = sum dy
  *
- * Batch normalisation sums over the M elements of a channel in all samples, group
- * normalisation over the M elements of a sample's group (Wu and He 2018; PyTorch's GroupNorm).
+ * Batch normalization sums over the M elements of a channel in all samples, group
+ * normalization over the M elements of a sample's group (Wu and He 2018; PyTorch's GroupNorm).
  * Samples lie side by side in lanes: sums run in float32 over stretches of at most 512 pixels,
  * four at a time, in double from stretch to stretch, and last over the lanes that hold samples,
  * in order. A part is a range of channels or groups, so no sum is divided among threads.
@@ -99,7 +99,7 @@ VEC_INLINE void sum_pixels(const term what, const float *a, const float *b,
 /* --- over pixels ---------------------------------------------------------------------- */
 
 /* y = (x - mean) rstd weight + bias, mean and rstd a number a lane. */
-VEC_INLINE void normalise(const float *x, int64_t pixels, const float *mean,
+VEC_INLINE void normalize(const float *x, int64_t pixels, const float *mean,
                           const float *rstd, float weight, float bias, float *y)
 {
     for (int lane = 0; lane < LANES; lane += VF_WIDTH) {
@@ -181,7 +181,7 @@ static double sum_of_lanes(const double *sums, int valid)
     return sum;
 }
 
-/* --- batch normalisation: pieces of a channel --------------------------------------- */
+/* --- batch normalization: pieces of a channel --------------------------------------- */
 
 /*
  * A channel comes in pieces of whole pixels. In LANES a piece is a block of samples, where it
@@ -289,7 +289,7 @@ static void find_channel_moments(const layout *n, const sonde__operand *x, int64
     *var = (float)(sum_channel(SQUARE, n, x, c, *mean) / count);
 }
 
-/* --- batch normalisation ------------------------------------------------------------ */
+/* --- batch normalization ------------------------------------------------------------ */
 
 static int batch_parts(const sonde__op_call *call, int max)
 {
@@ -307,7 +307,7 @@ static void finish_piece(const sonde__op_call *call, const layout *n, const piec
         call->out[0].data != NULL || relu == NULL ? &call->out[0] : relu;
     float room[PIECE], *const y = room_for(n, out, p, room);
 
-    normalise(take_piece(n, &call->in[0], p, 0.0F, room), p->pixels, means, rstds, weight,
+    normalize(take_piece(n, &call->in[0], p, 0.0F, room), p->pixels, means, rstds, weight,
               bias, y);
     put_piece(n, &call->out[0], p, y);
     if (relu != NULL) { /* y < 0 ? 0 : y; NaN stays */
@@ -418,7 +418,7 @@ static void batch_grad_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-/* --- group normalisation ------------------------------------------------------------ */
+/* --- group normalization ------------------------------------------------------------ */
 
 typedef struct grouping {
     int64_t samples, blocks, groups;
@@ -483,7 +483,7 @@ static void group_run(const sonde__op_call *call, int part, int parts)
         for (int64_t k = 0; k < g.per_group && y != NULL; k++) {
             const int64_t offset = start + k * g.inner * LANES;
 
-            normalise(lanes_in(call, 0) + offset, g.inner, mean, rstd,
+            normalize(lanes_in(call, 0) + offset, g.inner, mean, rstd,
                       number_of(lanes_in(call, 1), c + k, 1.0F),
                       number_of(lanes_in(call, 2), c + k, 0.0F), y + offset);
         }

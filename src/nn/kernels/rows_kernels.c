@@ -161,26 +161,26 @@ static void layer_norm_row(const float *x, const float *weight, const float *bia
                            float eps, float *y, float *mean, float *rstd, int64_t count)
 {
     vf sum = {0}, squares = {0};
-    float centre = 0.0F, spread = 0.0F;
+    float center = 0.0F, spread = 0.0F;
 
     for (int64_t i = 0; i < count; i += VF_WIDTH) {
         sum += load(x, i, count);
     }
-    centre = sum_of(sum) / (float)count;
+    center = sum_of(sum) / (float)count;
     for (int64_t i = 0; i < count; i += VF_WIDTH) {
-        const vf d = kept(load(x, i, count) - vf_set1(centre), rest_of(i, count));
+        const vf d = kept(load(x, i, count) - vf_set1(center), rest_of(i, count));
 
         squares = vf_fma(d, d, squares);
     }
     spread = 1.0F / __builtin_sqrtf(sum_of(squares) / (float)count + eps);
     for (int64_t i = 0; i < count; i += VF_WIDTH) {
-        vf z = (load(x, i, count) - vf_set1(centre)) * vf_set1(spread);
+        vf z = (load(x, i, count) - vf_set1(center)) * vf_set1(spread);
 
         z = weight != NULL ? z * load(weight, i, count) : z;
         store(y, i, count, bias != NULL ? z + load(bias, i, count) : z);
     }
     if (mean != NULL) {
-        *mean = centre;
+        *mean = center;
     }
     if (rstd != NULL) {
         *rstd = spread;

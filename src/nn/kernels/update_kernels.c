@@ -295,13 +295,13 @@ SONDE__ISA_KERNEL(adam, "flat", stream_f32, (SONDE__PLAIN), (SONDE__PLAIN), adam
 
 /* --- RMSprop ------------------------------------------------------------------------ */
 
-enum { RMS_CENTRED = 1, RMS_MOMENTUM = 2, RMS_TF = 4 };
+enum { RMS_CENTERED = 1, RMS_MOMENTUM = 2, RMS_TF = 4 };
 
-/* The variance of a centred update is the difference of two near numbers, which the
+/* The variance of a centered update is the difference of two near numbers, which the
  * reference takes in double. */
 static bool rms_accepts(const sonde__op_call *call)
 {
-    return stream_f32(call) && (call->attrs->update.variant & RMS_CENTRED) == 0;
+    return stream_f32(call) && (call->attrs->update.variant & RMS_CENTERED) == 0;
 }
 
 static step_rule rms_rule(const float *live, int choice)

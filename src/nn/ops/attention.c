@@ -214,7 +214,7 @@ static size_t self_product_scratch(const sonde__op_call *call, int parts)
     return part_scratch(call, true) * (size_t)parts;
 }
 
-/* Masks and normalises row i of matrix number `number` of P. */
+/* Masks and normalizes row i of matrix number `number` of P. */
 static void finish_row(const sonde__op_call *call, const sonde__op_heads *h,
                        int64_t number, int64_t i, const sonde__operand *mask)
 {

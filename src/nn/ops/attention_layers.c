@@ -339,7 +339,7 @@ static int encoder_params(const sonde__op_shape *x, const sonde__op_attrs *attrs
 }
 
 SONDE__LAYER(transformer_encoder_layer, self_attention, 1,
-             "attention and a feed-forward part, each added to its input and normalised; "
+             "attention and a feed-forward part, each added to its input and normalized; "
              "a second input is the mask",
              .optional = 1,
              .fields = {SONDE__FIELD("nhead", SONDE__FIELD_WHOLE, attention.heads,

@@ -1,5 +1,5 @@
 /*
- * batch_norm.c - batch normalisation (Ioffe and Szegedy 2015), its gradient, and its
+ * batch_norm.c - batch normalization (Ioffe and Szegedy 2015), its gradient, and its
  * running statistics.
  *
  * For each channel c of x (N, C, ...), over its M = N * (L or H * W ...) elements:

@@ -26,7 +26,7 @@ static sonde_err output_shape(const sonde__op_shape *x, const sonde__op_shape *w
                               sonde__op_attrs *attrs, sonde__op_shape *y,
                               sonde_diag *diag)
 {
-    sonde__op_shape made = {
+    sonde__op_shape shape = {
         .dtype = x->dtype, .rank = 4, .dim = {x->dim[0], w->dim[0], 0, 0}};
     const int64_t groups = attrs->window.groups;
 
@@ -46,10 +46,10 @@ static sonde_err output_shape(const sonde__op_shape *x, const sonde__op_shape *w
     }
     attrs->window.kernel[0] = w->dim[2];
     attrs->window.kernel[1] = w->dim[3];
-    SONDE__TRY(sonde__op_window_count(attrs, 0, x->dim[2], &made.dim[2], diag));
-    SONDE__TRY(sonde__op_window_count(attrs, 1, x->dim[3], &made.dim[3], diag));
-    SONDE__TRY(sonde__op_expect_size(&made, "output", diag));
-    *y = made;
+    SONDE__TRY(sonde__op_window_count(attrs, 0, x->dim[2], &shape.dim[2], diag));
+    SONDE__TRY(sonde__op_window_count(attrs, 1, x->dim[3], &shape.dim[3], diag));
+    SONDE__TRY(sonde__op_expect_size(&shape, "output", diag));
+    *y = shape;
     return SONDE_OK;
 }
 

@@ -6,7 +6,7 @@
  *                target[n, 0 ... S[n] - 1] of exp(sum of log-probabilities)
  *   CtcLossGrad  dlogp[t, n, c] = -dloss[n] times the share of paths that are at c at t
  *
- * A path spells what is left of it when equal neighbours are one, and blanks are gone. It
+ * A path spells what is left of it when equal neighbors are one, and blanks are gone. It
  * goes through 2 S + 1 states: blank, label, blank ... The second output of the loss holds
  * log alpha (N, T, 2 S + 1), the paths up to each state; the gradient reads it, and takes
  * the way back in scratch.

@@ -60,8 +60,8 @@ static bool beats(double a, double b, bool smallest)
 static void extreme_run(const sonde__op_call *call, int part, int parts)
 {
     const sonde__operand *x = &call->in[0], *y = &call->out[0];
-    const sonde__op_shape kept = kept_shape(&x->shape, call->attrs);
-    const int64_t outputs = sonde__op_shape_count(&kept);
+    const sonde__op_shape shape = kept_shape(&x->shape, call->attrs);
+    const int64_t outputs = sonde__op_shape_count(&shape);
 
     (void)part, (void)parts;
     for (int64_t i = 0; i < outputs; i++) {
@@ -69,7 +69,7 @@ static void extreme_run(const sonde__op_call *call, int part, int parts)
             y, i, call->attrs->reduce.smallest ? (double)INFINITY : -(double)INFINITY);
     }
     for (int64_t i = 0; i < sonde__op_shape_count(&x->shape); i++) {
-        const int64_t target = sonde__op_broadcast_at(&kept, &x->shape, i);
+        const int64_t target = sonde__op_broadcast_at(&shape, &x->shape, i);
         const double value = sonde__op_load(x, i);
 
         if (beats(value, sonde__op_load(y, target), call->attrs->reduce.smallest)) {
@@ -100,8 +100,8 @@ static bool is_extreme(const sonde__op_call *call, int64_t i, int64_t target)
 static void extreme_grad_run(const sonde__op_call *call, int part, int parts)
 {
     const sonde__op_shape *x = &call->in[1].shape;
-    const sonde__op_shape kept = kept_shape(x, call->attrs);
-    const int64_t targets = sonde__op_shape_count(&kept);
+    const sonde__op_shape shape = kept_shape(x, call->attrs);
+    const int64_t targets = sonde__op_shape_count(&shape);
     const int64_t each = targets > 0 ? sonde__op_shape_count(x) / targets : 0;
 
     (void)part, (void)parts;

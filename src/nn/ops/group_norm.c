@@ -1,5 +1,5 @@
 /*
- * group_norm.c - group normalisation (Wu and He 2018), instance normalisation (Ulyanov et
+ * group_norm.c - group normalization (Wu and He 2018), instance normalization (Ulyanov et
  * al. 2016), which has a group for each channel, and their gradient.
  *
  * For each sample and group, over its D = C / groups * (H * W ...) elements:
@@ -211,7 +211,7 @@ static double scaled_grad(const sonde__op_call *call, const grouping *g, int64_t
     return sonde__op_load(&call->in[DY], cell * g->size + i) * gamma;
 }
 
-static double normalised(const sonde__op_call *call, const grouping *g, int64_t cell,
+static double normalized(const sonde__op_call *call, const grouping *g, int64_t cell,
                          int64_t i)
 {
     return (sonde__op_load(&call->in[X], cell * g->size + i) -
@@ -227,10 +227,10 @@ static void grad_of_group(const sonde__op_call *call, const grouping *g, int64_t
         const double h = scaled_grad(call, g, cell, i);
 
         sum_h += h;
-        sum_hz += h * normalised(call, g, cell, i);
+        sum_hz += h * normalized(call, g, cell, i);
     }
     for (int64_t i = 0; i < g->size; i++) {
-        const double h = scaled_grad(call, g, cell, i), z = normalised(call, g, cell, i);
+        const double h = scaled_grad(call, g, cell, i), z = normalized(call, g, cell, i);
         const double dx = h - sum_h / (double)g->size - z * sum_hz / (double)g->size;
 
         sonde__op_store(&call->out[0], cell * g->size + i,
@@ -250,7 +250,7 @@ static void grad_of_channel(const sonde__op_call *call, const grouping *g, int64
             const int64_t i = c % width * g->inner + k;
             const double dy = sonde__op_load(&call->in[DY], cell * g->size + i);
 
-            dgamma += dy * normalised(call, g, cell, i);
+            dgamma += dy * normalized(call, g, cell, i);
             dbeta += dy;
         }
     }

@@ -118,7 +118,7 @@ struct sonde__op_kind {
     int in_min, in_max, out_count;
     const char *out_names[SONDE__MAX_OPERANDS]; /* of outputs after the first: "Index" */
     /*
-     * Shape rule: from call->in[].shape and attrs to call->out[].shape (and normalised
+     * Shape rule: from call->in[].shape and attrs to call->out[].shape (and normalized
      * attrs: inferred dims, resolved negative axes). diag->where is the caller's to fill.
      */
     sonde_err (*infer)(sonde__op_call *call, sonde__op_attrs *attrs, sonde_diag *diag);

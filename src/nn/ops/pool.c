@@ -23,11 +23,11 @@ enum { LARGEST_WINDOW = 256 };
 static sonde_err output_shape(const sonde__op_shape *x, const sonde__op_attrs *attrs,
                               sonde__op_shape *y, sonde_diag *diag)
 {
-    sonde__op_shape made = *x;
+    sonde__op_shape shape = *x;
 
     for (int d = 0; d < 2; d++) {
         SONDE__TRY(
-            sonde__op_window_count(attrs, d, x->dim[2 + d], &made.dim[2 + d], diag));
+            sonde__op_window_count(attrs, d, x->dim[2 + d], &shape.dim[2 + d], diag));
         if (attrs->window.padding[d] * 2 >
             attrs->window.dilation[d] * (attrs->window.kernel[d] - 1) + 1) {
             return sonde__fail(
@@ -43,8 +43,8 @@ static sonde_err output_shape(const sonde__op_shape *x, const sonde__op_attrs *a
                            "a window of %lld x %lld", (long long)attrs->window.kernel[0],
                            (long long)attrs->window.kernel[1]);
     }
-    SONDE__TRY(sonde__op_expect_size(&made, "output", diag));
-    *y = made;
+    SONDE__TRY(sonde__op_expect_size(&shape, "output", diag));
+    *y = shape;
     return SONDE_OK;
 }
 

@@ -87,13 +87,13 @@ static void reduce_run(const sonde__op_call *call, int part, int parts)
 static void reduce_gradient(const sonde__op_gradient_context *context)
 {
     const sonde__op_shape x = *sonde__op_value_shape(context->graph, context->in[0]);
-    sonde__op_attrs kept = {.shape = {.rank = x.rank}};
+    sonde__op_attrs attrs = {.shape = {.rank = x.rank}};
     sonde__op_attrs share = {0};
     int64_t terms = 1;
     sonde__op_value dy = context->grad_out[0];
 
     for (int i = 0; i < x.rank; i++) {
-        kept.shape.dims[i] = is_reduced(context->attrs, i) ? 1 : x.dim[i];
+        attrs.shape.dims[i] = is_reduced(context->attrs, i) ? 1 : x.dim[i];
         terms *= is_reduced(context->attrs, i) ? x.dim[i] : 1;
     }
     if (context->attrs->reduce.mean) {
@@ -101,7 +101,7 @@ static void reduce_gradient(const sonde__op_gradient_context *context)
         dy = sonde__op_emit(context->graph, &sonde__op_scale, &share, &dy, 1);
     }
     if (!context->attrs->reduce.keep_dims) {
-        dy = sonde__op_emit(context->graph, &sonde__op_reshape, &kept, &dy, 1);
+        dy = sonde__op_emit(context->graph, &sonde__op_reshape, &attrs, &dy, 1);
     }
     context->grad_in[0] =
         sonde__op_emit_shaped(context, &sonde__op_broadcast, context->in[0], &dy, 1);

@@ -68,7 +68,7 @@ static int64_t padded(int map, int64_t place, int64_t extent)
     }
 }
 
-/* How far apart in x neighbours of y are. */
+/* How far apart in x neighbors of y are. */
 static double spacing(const sonde__op_attrs *attrs, int64_t extent, bool corners)
 {
     const int64_t wanted = attrs->remap.count;

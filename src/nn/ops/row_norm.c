@@ -1,5 +1,5 @@
 /*
- * row_norm.c - layer normalisation (Ba et al. 2016) and RMS normalisation (Zhang and
+ * row_norm.c - layer normalization (Ba et al. 2016) and RMS normalization (Zhang and
  * Sennrich 2019), with their gradients.
  *
  * The last dims of x, attrs.norm.dims of them, are a row of D elements:
@@ -115,7 +115,7 @@ static double sum_of_row(const sonde__operand *x, int64_t base, int64_t size, do
     return sum;
 }
 
-static void forward_run(const sonde__op_call *call, int part, int parts, bool centred)
+static void forward_run(const sonde__op_call *call, int part, int parts, bool centered)
 {
     const row_count n = rows_of(&call->in[0].shape, call->attrs);
     const sonde__operand *x = &call->in[0];
@@ -123,15 +123,15 @@ static void forward_run(const sonde__op_call *call, int part, int parts, bool ce
     for (int64_t r = n.rows * part / parts; r < n.rows * (part + 1) / parts; r++) {
         const int64_t base = r * n.size;
         const double mean =
-            centred ? sum_of_row(x, base, n.size, 0.0, false) / (double)n.size : 0.0;
+            centered ? sum_of_row(x, base, n.size, 0.0, false) / (double)n.size : 0.0;
         const double rstd =
             1.0 / sqrt(sum_of_row(x, base, n.size, mean, true) / (double)n.size +
                        (double)call->attrs->norm.eps);
 
-        if (centred) {
+        if (centered) {
             sonde__op_store(&call->out[1], r, mean);
         }
-        sonde__op_store(&call->out[centred ? 2 : 1], r, rstd);
+        sonde__op_store(&call->out[centered ? 2 : 1], r, rstd);
         for (int64_t i = 0; i < n.size; i++) {
             const double z = (sonde__op_load(x, base + i) - mean) * rstd;
             const double weight =
@@ -186,14 +186,14 @@ typedef struct grad_operands {
     row_count n;
 } grad_operands;
 
-static grad_operands operands_of(const sonde__op_call *call, bool centred)
+static grad_operands operands_of(const sonde__op_call *call, bool centered)
 {
-    const int weight = centred ? 4 : 3;
+    const int weight = centered ? 4 : 3;
 
     return (grad_operands){.dy = &call->in[0],
                            .x = &call->in[1],
-                           .mean = centred ? &call->in[2] : NULL,
-                           .rstd = &call->in[centred ? 3 : 2],
+                           .mean = centered ? &call->in[2] : NULL,
+                           .rstd = &call->in[centered ? 3 : 2],
                            .weight =
                                sonde__op_has_in(call, weight) ? &call->in[weight] : NULL,
                            .n = rows_of(&call->in[1].shape, call->attrs)};
@@ -223,17 +223,17 @@ static void grad_of_row(const sonde__op_call *call, const grad_operands *g, int6
         sum_hz += h_at(g, row, i) * z_at(g, row, i);
     }
     for (int64_t i = 0; i < g->n.size; i++) {
-        const double centre = g->mean != NULL ? sum_h / size : 0.0;
+        const double center = g->mean != NULL ? sum_h / size : 0.0;
 
         sonde__op_store(&call->out[0], row * g->n.size + i,
                         sonde__op_load(g->rstd, row) *
-                            (h_at(g, row, i) - centre - z_at(g, row, i) * sum_hz / size));
+                            (h_at(g, row, i) - center - z_at(g, row, i) * sum_hz / size));
     }
 }
 
-static void grad_run(const sonde__op_call *call, int part, int parts, bool centred)
+static void grad_run(const sonde__op_call *call, int part, int parts, bool centered)
 {
-    const grad_operands g = operands_of(call, centred);
+    const grad_operands g = operands_of(call, centered);
 
     for (int64_t r = g.n.rows * part / parts; r < g.n.rows * (part + 1) / parts; r++) {
         grad_of_row(call, &g, r);
@@ -248,7 +248,7 @@ static void grad_run(const sonde__op_call *call, int part, int parts, bool centr
             dbias += dy;
         }
         sonde__op_store(&call->out[1], i, dweight);
-        if (centred) {
+        if (centered) {
             sonde__op_store(&call->out[2], i, dbias);
         }
     }

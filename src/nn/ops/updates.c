@@ -65,7 +65,7 @@
  *
  *   d = scale g + decay w
  *   v = alpha v + (1 - alpha) d^2
- *   m = alpha m + (1 - alpha) d, centred; otherwise m = 0
+ *   m = alpha m + (1 - alpha) d, centered; otherwise m = 0
  *   x = d / (sqrt(v - m^2) + eps), TensorFlow: d / sqrt(v - m^2 + eps)
  *   b = momentum b + x, w = w - lr b; TensorFlow: b = momentum b + lr x, w = w - b
  *
@@ -370,14 +370,14 @@ SONDE__OP(adagrad, "Adagrad", update, 4, 4, 3, .out_names = {NULL, "SquareSum", 
 /* === rmsprop ========================================================================= */
 
 enum { RMS_LR, RMS_ALPHA, RMS_EPS, RMS_DECAY, RMS_MU, RMS_SCALE, RMS_FIRST };
-enum { CENTRED = 1, MOMENTUM = 2, TF = 4 };
+enum { CENTERED = 1, MOMENTUM = 2, TF = 4 };
 
 static sonde_err rmsprop_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                sonde_diag *diag)
 {
     const sonde__op_shape *w = &call->in[W].shape;
     const sonde__op_shape none = {.dtype = w->dtype, .rank = 1, .dim = {0}};
-    const bool has[] = {true, true, true, (attrs->update.variant & CENTRED) != 0,
+    const bool has[] = {true, true, true, (attrs->update.variant & CENTERED) != 0,
                         (attrs->update.variant & MOMENTUM) != 0};
 
     SONDE__TRY(sonde__op_expect_float(w, "weight", diag));
@@ -409,7 +409,7 @@ static double step_of(const sonde__op_call *call, int64_t i, double d)
     double square = v;
 
     sonde__op_store(&call->out[1], i, v);
-    if ((choice & CENTRED) != 0) {
+    if ((choice & CENTERED) != 0) {
         const double before = sonde__op_load(&call->in[MEAN], i);
         /* the order of torch.lerp: an infinite m turns NaN */
         const double m = alpha > 0.5 ? before + (1.0 - alpha) * (d - before)

@@ -1,5 +1,5 @@
 /*
- * checkpoint.c - parameters, buffers, optimiser state and step counter in one safetensors file.
+ * checkpoint.c - parameters, buffers, optimizer state and step counter in one safetensors file.
  *
  * Parameters and buffers have their own names; state is named after the value that an update makes
  * (Accl1___conv1.weight). Metadata: sonde.step, sonde.optimizer, and the settings that
@@ -221,7 +221,7 @@ sonde_err sonde_nn_checkpoint_describe(const char *path, sonde_nn_checkpoint_inf
 
 /* --- loading ------------------------------------------------------------------------ */
 
-/* Whether the file has everything, in the right shapes, for the same optimiser. */
+/* Whether the file has everything, in the right shapes, for the same optimizer. */
 static sonde_err check(const sonde_nn_session *session, const sonde_safetensors *file,
                        const char *path, const sonde_named_view *named, size_t count,
                        int64_t *step, sonde_diag *diag)
@@ -264,7 +264,7 @@ error:
 /* === from session to session ======================================================= */
 
 /*
- * The optimiser's state from one session of a model to the next, in memory.
+ * The optimizer's state from one session of a model to the next, in memory.
  */
 
 /* The state with a name that outlives a step; NULL: there is none. */

@@ -581,7 +581,7 @@ static void run_stages(device_call *call, int member)
 
 /* --- updates ------------------------------------------------------------------------ */
 
-/* The updates of a step with a gradient that is not finite: parameters and the optimiser's
+/* The updates of a step with a gradient that is not finite: parameters and the optimizer's
  * state keep their values, and are shown. */
 static void skip_updates(execution *run, size_t first, size_t end)
 {

@@ -39,7 +39,7 @@ static const char *final_name(const sonde_nn_session *session, const char *tenso
         return tensor;
     }
     (void)snprintf(buf, size, "UpdatedVar___%s", info->name);
-    /* a parameter that is not the optimiser's has no other */
+    /* a parameter that is not the optimizer's has no other */
     return sonde_catalogue_find(session->catalogue, buf, &id, NULL) == SONDE_OK ? buf
                                                                                 : tensor;
 }

@@ -1,5 +1,5 @@
 /*
- * optimizer.c - names and defaults of optimisers, and the numbers their kernels read.
+ * optimizer.c - names and defaults of optimizers, and the numbers their kernels read.
  */
 #include "nn/run/plan_object.h"
 #include "nn/run/session_state.h"

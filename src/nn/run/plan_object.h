@@ -1,7 +1,7 @@
 /*
  * plan_object.h - a plan that was loaded, and the section of its session. Internal.
  *
- *     SESS     u32 weights, u32 training, u32 mode, u64 steps, options, optimiser,
+ *     SESS     u32 weights, u32 training, u32 mode, u64 steps, options, optimizer,
  *              u32 groups, u32 anchors
  */
 #ifndef SONDE_NN_RUN_PLAN_OBJECT_H

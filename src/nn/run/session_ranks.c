@@ -14,7 +14,7 @@
 
 /* --- the same state in all ranks ---------------------------------------------------- */
 
-/* Of the optimiser and its groups: ranks of other numbers make other updates. */
+/* Of the optimizer and its groups: ranks of other numbers make other updates. */
 static sonde_err mix_optimizers(const sonde_nn_session *session, uint64_t *hash,
                                 sonde_diag *diag)
 {

@@ -54,37 +54,37 @@ static bool is_in_place(const sonde__plan_step *step, int operand)
 }
 
 static void note(const execution *run, const sonde__plan_step *step,
-                 sonde__op_value value, sonde__session_trap found)
+                 sonde__op_value value, sonde__session_trap trap)
 {
     const char *name = run->call->session->program.graph.values[value].name;
 
-    found.found = true;
-    found.op = step->kind->name;
-    found.module = step->module;
-    found.tensor = name != NULL ? name : "a value without a name";
-    found.step = run->call->session->step;
-    found.micro_batch = run->at.micro_batch;
-    found.replica = run->at.replica;
-    run->call->session->trap = found;
+    trap.found = true;
+    trap.op = step->kind->name;
+    trap.module = step->module;
+    trap.tensor = name != NULL ? name : "a value without a name";
+    trap.step = run->call->session->step;
+    trap.micro_batch = run->at.micro_batch;
+    trap.replica = run->at.replica;
+    run->call->session->trap = trap;
     run->call->trapped = true;
 }
 
 void sonde__session_check_step(const execution *run, size_t i)
 {
     const sonde__plan_step *step = &run->plan->steps[i];
-    sonde__session_trap found = {.element = -1};
+    sonde__session_trap trap = {.element = -1};
     sonde__op_value value = 0;
 
-    for (int k = 0; k < step->call.out_count && found.element < 0; k++) {
-        found.element = find_bad(&step->call.out[k], &found.value);
-        found.count = sonde__op_shape_count(&step->call.out[k].shape);
+    for (int k = 0; k < step->call.out_count && trap.element < 0; k++) {
+        trap.element = find_bad(&step->call.out[k], &trap.value);
+        trap.count = sonde__op_shape_count(&step->call.out[k].shape);
         value = step->out_value[k] != 0 ? step->out_value[k] : step->in_value[0];
     }
-    if (found.element < 0) {
+    if (trap.element < 0) {
         return;
     }
-    for (int k = 0; k < step->call.in_count && !found.given; k++) {
-        sonde__session_trap before = found;
+    for (int k = 0; k < step->call.in_count && !trap.given; k++) {
+        sonde__session_trap before = trap;
 
         if (is_in_place(step, k)) {
             continue;
@@ -94,10 +94,10 @@ void sonde__session_check_step(const execution *run, size_t i)
             before.given = true;
             before.count = sonde__op_shape_count(&step->call.in[k].shape);
             value = step->in_value[k];
-            found = before;
+            trap = before;
         }
     }
-    note(run, step, value, found);
+    note(run, step, value, trap);
 }
 
 sonde_err sonde__session_trap_error(const sonde_nn_session *session, sonde_diag *diag)

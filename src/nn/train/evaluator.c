@@ -143,12 +143,12 @@ static sonde_err set_up(sonde_nn_evaluator *evaluator, sonde_nn_loader *loader,
     return SONDE_OK;
 }
 
-static sonde_err make(sonde_nn_model *model, const sonde_nn_evaluator_options *given,
+static sonde_err make(sonde_nn_model *model, const sonde_nn_evaluator_options *options,
                       sonde_nn_evaluator **out, sonde_diag *diag)
 {
     sonde_nn_evaluator_options taken;
     sonde_nn_options session;
-    SONDE__TAKE(sonde_nn_evaluator_options, &taken, given, diag);
+    SONDE__TAKE(sonde_nn_evaluator_options, &taken, options, diag);
     sonde_nn_options_init(&session);
     if (taken.session != NULL) {
         SONDE__TAKE(sonde_nn_options, &session, taken.session, diag);

@@ -36,16 +36,16 @@ static void on_finding(void *user, const sonde_finding *finding, bool again)
 
 /* --- opening ------------------------------------------------------------------------ */
 
-static sonde_err make_rules(sonde_nn_trainer *trainer, const sonde_nn_job_rules *asked,
+static sonde_err make_rules(sonde_nn_trainer *trainer, const sonde_nn_job_rules *rules,
                             sonde_diag *diag)
 {
     SONDE__TRY(sonde_rules_create(&trainer->own_rules, diag));
     trainer->rules = trainer->own_rules;
-    if (asked->judge.count == 0) {
+    if (rules->judge.count == 0) {
         SONDE__TRY(sonde_rules_add_defaults(trainer->rules, diag));
     }
-    for (size_t i = 0; i < asked->judge.count; i++) {
-        SONDE__TRY(sonde_rules_add_list(trainer->rules, asked->judge.text[i], diag));
+    for (size_t i = 0; i < rules->judge.count; i++) {
+        SONDE__TRY(sonde_rules_add_list(trainer->rules, rules->judge.text[i], diag));
     }
     return SONDE_OK;
 }
@@ -62,24 +62,24 @@ static sonde_err add_stop(sonde_actions *actions, const char *when, sonde_diag *
     return sonde_actions_add(actions, text, diag);
 }
 
-static sonde_err make_actions(sonde_nn_trainer *trainer, const sonde_nn_job_rules *asked,
+static sonde_err make_actions(sonde_nn_trainer *trainer, const sonde_nn_job_rules *rules,
                               sonde_diag *diag)
 {
     const sonde_actions_options options = {.size = sizeof options,
                                            .control = trainer->control,
-                                           .each = asked->each,
-                                           .command_seconds = asked->action_timeout,
-                                           .webhook_seconds = asked->action_timeout};
+                                           .each = rules->each,
+                                           .command_seconds = rules->action_timeout,
+                                           .webhook_seconds = rules->action_timeout};
 
-    if (asked->stop_on.count + asked->on_finding.count == 0) {
+    if (rules->stop_on.count + rules->on_finding.count == 0) {
         return SONDE_OK;
     }
     SONDE__TRY(sonde_actions_create(&options, &trainer->actions, diag));
-    for (size_t i = 0; i < asked->on_finding.count; i++) {
-        SONDE__TRY(sonde_actions_add(trainer->actions, asked->on_finding.text[i], diag));
+    for (size_t i = 0; i < rules->on_finding.count; i++) {
+        SONDE__TRY(sonde_actions_add(trainer->actions, rules->on_finding.text[i], diag));
     }
-    for (size_t i = 0; i < asked->stop_on.count; i++) {
-        SONDE__TRY(add_stop(trainer->actions, asked->stop_on.text[i], diag));
+    for (size_t i = 0; i < rules->stop_on.count; i++) {
+        SONDE__TRY(add_stop(trainer->actions, rules->stop_on.text[i], diag));
     }
     if (trainer->rules == NULL) {
         return sonde__fail(diag, SONDE_EINVAL, "rules",
@@ -93,23 +93,23 @@ sonde_err sonde__train_judging_open(sonde_nn_trainer *trainer, const char *path,
                                     sonde_diag *diag)
 {
     const sonde_nn_trainer_options *options = &trainer->options;
-    const sonde_nn_job_rules *asked =
+    const sonde_nn_job_rules *rules =
         trainer->job != NULL ? &sonde_nn_job_get_info(trainer->job)->rules : NULL;
     trainer->rules = options->rules;
     trainer->rules_every = options->rules_every;
     trainer->rules_raw_every = options->rules_raw_every;
     SONDE__TRY(sonde_control_create(path, &trainer->control, diag));
-    if (trainer->rules == NULL && asked != NULL) {
-        trainer->rules_every = asked->every;
-        if (!asked->none) {
-            SONDE__TRY(make_rules(trainer, asked, diag));
+    if (trainer->rules == NULL && rules != NULL) {
+        trainer->rules_every = rules->every;
+        if (!rules->none) {
+            SONDE__TRY(make_rules(trainer, rules, diag));
         }
     }
     if (trainer->rules != NULL && path != NULL) {
         SONDE__TRY(sonde_rules_write_to(trainer->rules, path, diag));
     }
-    if (asked != NULL) {
-        SONDE__TRY(make_actions(trainer, asked, diag));
+    if (rules != NULL) {
+        SONDE__TRY(make_actions(trainer, rules, diag));
     }
     if (trainer->rules != NULL) {
         sonde_rules_on_finding(trainer->rules, on_finding, trainer);

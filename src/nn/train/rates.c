@@ -127,15 +127,15 @@ static sonde_err read_job_group(const sonde_nn_trainer *trainer, size_t i,
                : SONDE_OK;
 }
 
-static sonde__train_group read_given_group(const sonde_nn_group *given,
+static sonde__train_group read_given_group(const sonde_nn_group *group,
                                            const char **params)
 {
-    *params = given->params;
+    *params = group->params;
     return (sonde__train_group){
-        .name = given->name,
-        .optimizer = given->optimizer,
-        .own = given->rate != NULL,
-        .rate = given->rate != NULL ? *given->rate : (sonde_nn_rate){.total = 0}};
+        .name = group->name,
+        .optimizer = group->optimizer,
+        .own = group->rate != NULL,
+        .rate = group->rate != NULL ? *group->rate : (sonde_nn_rate){.total = 0}};
 }
 
 sonde_err sonde__train_add_groups(sonde_nn_trainer *trainer, sonde_diag *diag)

@@ -368,30 +368,30 @@ static bool is_worker(const char *name)
 }
 
 /* What a list of the run's top level contains. */
-typedef struct top {
+typedef struct top_names {
     sonde__s3_copy *copy;
     bool any, run, smdebug;
-} top;
+} top_names;
 
 static sonde_err see_top(void *user, const sonde__s3_object *object, sonde_diag *diag)
 {
-    top *seen = user;
-    sonde__s3_copy *copy = seen->copy;
+    top_names *top = user;
+    sonde__s3_copy *copy = top->copy;
     char name[SONDE__S3_NAME];
 
     (void)snprintf(name, sizeof name, "%s", object->name);
-    seen->any = true;
-    seen->run = seen->run || strcmp(name, "run.json") == 0;
+    top->any = true;
+    top->run = top->run || strcmp(name, "run.json") == 0;
     if (name[strlen(name) - 1] != '/') {
         return SONDE_OK;
     }
     name[strlen(name) - 1] = '\0';
-    seen->smdebug = seen->smdebug || strcmp(name, "collections") == 0 ||
-                    strcmp(name, "index") == 0 || strcmp(name, "events") == 0;
+    top->smdebug = top->smdebug || strcmp(name, "collections") == 0 ||
+                   strcmp(name, "index") == 0 || strcmp(name, "events") == 0;
     if (!is_worker(name)) {
         return SONDE_OK;
     }
-    seen->run = true;
+    top->run = true;
     for (size_t i = 0; i < copy->worker_count; i++) {
         if (strcmp(copy->workers[i], name) == 0) {
             return SONDE_OK;
@@ -508,7 +508,7 @@ static sonde_err refresh_foreign(sonde__s3_copy *copy, sonde_diag *diag)
 
 static sonde_err look_at_top(sonde__s3_copy *copy, sonde_diag *diag)
 {
-    top seen = {.copy = copy};
+    top_names seen = {.copy = copy};
     SONDE__TRY(
         sonde__s3_list(copy->bucket, &copy->line, "", "", true, see_top, &seen, diag));
     if (!seen.any) {

@@ -50,12 +50,12 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
 }
 
 static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
-                    const sonde_observation *seen)
+                    const sonde_observation *observation)
 {
     const faulty *self = sonde_rule_state(run);
 
     (void)tensor;
-    if (seen->at.global_step == self->at) {
+    if (observation->at.global_step == self->at) {
         here(run, "observe");
     }
 }

@@ -87,39 +87,41 @@ static int wants_all(sonde_rule_run *run, const sonde_tensor_info *info, uint32_
 }
 
 static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
-                    const sonde_observation *seen)
+                    const sonde_observation *observation)
 {
     last *self = tensor->memory;
     size_t count = 0;
     const size_t i = (size_t)(tensor - sonde_rule_tensors(run, &count));
 
-    if (seen->view != NULL) {
-        const int64_t n = sonde_view_count(seen->view);
+    if (observation->view != NULL) {
+        const int64_t n = sonde_view_count(observation->view);
         double sum = 0;
         int64_t index[SONDE_MAX_DIMS] = {0};
 
         for (int64_t k = 0; k < n; k++) { /* the k-th in row-major order */
             int64_t rest = k;
 
-            for (int d = seen->view->rank - 1; d >= 0; d--) {
-                index[d] = rest % seen->view->shape[d];
-                rest /= seen->view->shape[d];
+            for (int d = observation->view->rank - 1; d >= 0; d--) {
+                index[d] = rest % observation->view->shape[d];
+                rest /= observation->view->shape[d];
             }
             sum += (double)(k + 1) *
-                   sonde_element_get(seen->view->dtype, sonde_view_at(seen->view, index));
+                   sonde_element_get(observation->view->dtype,
+                                     sonde_view_at(observation->view, index));
         }
         if (!(sum < 5.0) &&
             sonde_rule_found(run, i, SONDE_SEVERITY_WARNING, "sum", sum, 5)) {
             sonde_rule_say(run, NULL, "Sum %.17g over %lld.", sum, (long long)n);
         }
     }
-    if (seen->sketch != NULL && sonde_sketch_quantile(seen->sketch, 0.5) > 0.2 &&
+    if (observation->sketch != NULL &&
+        sonde_sketch_quantile(observation->sketch, 0.5) > 0.2 &&
         sonde_rule_found(run, SONDE_RULE_WHOLE_RUN, SONDE_SEVERITY_NOTE, "median",
-                         sonde_sketch_quantile(seen->sketch, 0.5), 0.2)) {
+                         sonde_sketch_quantile(observation->sketch, 0.5), 0.2)) {
         sonde_rule_say(run, NULL, "The median of %s.",
                        sonde_rule_info(run, tensor->id)->name);
     }
-    self->hash ^= seen->hash;
+    self->hash ^= observation->hash;
 }
 
 static void finish(sonde_rule_run *run)

@@ -115,8 +115,8 @@ def variance(b: Builder, x: Value, dim: Any = None, *, correction: float | None 
             ([dim] if isinstance(dim, int) else dim or range(len(x.shape)))]
     count = math.prod(x.shape[one] for one in dims) - (1 if correction is None else correction)
     expect(count > 0, "a variance of too few elements")
-    centred = b.do("sub", x, mean(b, x, dims, True))
-    return b.scaled(total(b, b.do("square", centred), dims, keepdim), 1 / count)
+    centered = b.do("sub", x, mean(b, x, dims, True))
+    return b.scaled(total(b, b.do("square", centered), dims, keepdim), 1 / count)
 
 
 @op("std.correction")

@@ -30,12 +30,12 @@ class Outdated(Exception):
     """The program has changed what was compiled: compile again."""
 
 
-# --- the optimiser --------------------------------------------------------------------------------
+# --- the optimizer --------------------------------------------------------------------------------
 
 
 def settings_of(optimizer: torch.optim.Optimizer, automatic: bool
                 ) -> tuple[str, list[dict[str, float]]]:
-    """An optimiser as the engine's: its name, and the numbers of each group. automatic: of the
+    """An optimizer as the engine's: its name, and the numbers of each group. automatic: of the
     loss scaling. Missing: the engine has no such one."""
     kind = _KINDS.get(type(optimizer))
     if kind is None:
@@ -66,7 +66,7 @@ def _numbers_of(optimizer: torch.optim.Optimizer, kind: str,
 
 
 def _without_rates(settings: tuple[str, list[dict[str, float]]]) -> Any:
-    """What of an optimiser is compiled."""
+    """What of an optimizer is compiled."""
     return settings[0], [{**numbers, "learning_rate": 0.0} for numbers in settings[1]]
 
 
@@ -166,7 +166,7 @@ class Engine:
         self.halves = bool(self.rounded) or any(dtype in HALVES for dtype in network.dtypes)
         self.session: Any = None
         self.said = False  # that blocks are no stages
-        self.stepped = False  # the engine has a state of the optimiser
+        self.stepped = False  # the engine has a state of the optimizer
         self.open(optimizer, anchors)
 
     def open(self, optimizer: torch.optim.Optimizer | None,
@@ -224,7 +224,7 @@ class Engine:
                                   requests)
 
     def given(self, settings: tuple[str, list[dict[str, float]]]) -> tuple[Any, ...]:
-        """An optimiser as a session takes it: groups after the first by the names of their
+        """An optimizer as a session takes it: groups after the first by the names of their
         parameters. Sets self.numbered: the session's numbers of the groups, 0 for the first."""
         assert self.optimizer is not None
         names = {id(weight): name for name, weight in self.weights().items()
@@ -238,7 +238,7 @@ class Engine:
         return settings[0], settings[1][0], tuple(groups)
 
     def hold(self, optimizer: torch.optim.Optimizer | None) -> None:
-        """Continues with an optimiser; notes what of it does not change unseen."""
+        """Continues with an optimizer; notes what of it does not change unseen."""
         self.optimizer = optimizer
         if optimizer is not None:
             self.groups, self.held = len(optimizer.param_groups), optimizer.state
@@ -250,7 +250,7 @@ class Engine:
         return [[id(weight) for weight in group["params"]] for group in optimizer.param_groups]
 
     def state(self) -> bytes:
-        """Parameters, buffers and the optimiser's state, as safetensors."""
+        """Parameters, buffers and the optimizer's state, as safetensors."""
         self.follow()
         with _file() as path:
             self.session.save(path)
@@ -271,12 +271,12 @@ class Engine:
                 if owner.get(key) is not None}
 
     def give_back(self) -> None:
-        """Writes the optimiser's state to PyTorch's optimiser."""
+        """Writes the optimizer's state to PyTorch's optimizer."""
         if self.settings is not None and self.stepped and self.optimizer.state is self.held:
             state.take(self.state(), self.settings[0], self.optimizer, self.weights())
 
     def take_over(self, other: "Engine", anchors: Sequence[tuple[str, OutputMode, int]]) -> None:
-        """Keeps anchors, and continues with the optimiser's state of another engine of the same
+        """Keeps anchors, and continues with the optimizer's state of another engine of the same
         parameters."""
         self.session, self.stepped = other.session, other.stepped
         self.open(self.optimizer, anchors)
@@ -343,7 +343,7 @@ class Engine:
 
     def heed_optimizer(self) -> None:
         """The learning rates may change between calls. Outdated: the program added a group, loaded
-        the optimiser's state, or froze parameters."""
+        the optimizer's state, or froze parameters."""
         groups = self.optimizer.param_groups
         if len(groups) != self.groups or self.optimizer.state is not self.held or \
                 [owner[name].requires_grad for owner, name in self.slots] != self.trained:

@@ -85,7 +85,7 @@ class PoplarExecutor:
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Runs a micro-batch of the arguments on a copy of the model to learn the names of its
-        tensors. The model, its optimiser and random numbers stay as they are."""
+        tensors. The model, its optimizer and random numbers stay as they are."""
         if self._names is not None:
             _log.warning("Call to compile() ignored: model already compiled. ")
             return
@@ -380,10 +380,10 @@ class PoplarExecutor:
                 self._anchored[short] = value
         return outputs
 
-    # --- the optimiser --------------------------------------------------------------------
+    # --- the optimizer --------------------------------------------------------------------
 
     def setOptimizer(self, optimizer: torch.optim.Optimizer) -> None:
-        """Takes the hyper-parameters of an optimiser from the next call on; state is kept."""
+        """Takes the hyper-parameters of an optimizer from the next call on; state is kept."""
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise ValueError(f"optimizer: {optimizer!r} (expected a torch.optim.Optimizer)")
         _without_closure(optimizer)
@@ -404,7 +404,7 @@ class PoplarExecutor:
 
     def save(self, filename: str, export_model: bool = True, save_rng_state: bool = True
              ) -> None:
-        """Writes what was compiled, the parameters and the optimiser's state, and with
+        """Writes what was compiled, the parameters and the optimizer's state, and with
         export_model the module: poptorch.load reads them."""
         from . import saving
         if self._names is None:
@@ -507,7 +507,7 @@ class PoplarExecutor:
         return self._attached
 
     def detachFromDevice(self) -> None:
-        """The optimiser's state goes to the optimiser; weights are the module's own."""
+        """The optimizer's state goes to the optimizer; weights are the module's own."""
         if not self._attached:
             raise Error("Device is not attached")
         self.copyWeightsToHost()
@@ -521,7 +521,7 @@ class PoplarExecutor:
         self._attached = True
 
     def destroy(self) -> None:
-        """Forgets what was compiled; the optimiser's state goes to the optimiser."""
+        """Forgets what was compiled; the optimizer's state goes to the optimizer."""
         try:
             self.copyWeightsToHost()
         except SondeError as problem:
@@ -531,7 +531,7 @@ class PoplarExecutor:
         self._anchored = {}
 
     def copyWeightsToHost(self) -> None:
-        """The weights are the module's own; the optimiser's state goes to the optimiser."""
+        """The weights are the module's own; the optimizer's state goes to the optimizer."""
         if self._engine is not None:
             self._engine.give_back()
 
@@ -574,7 +574,7 @@ class PoplarExecutor:
 
 
 def _without_closure(optimizer: Any) -> Any:
-    """The optimiser, if its step does not call the model itself."""
+    """The optimizer, if its step does not call the model itself."""
     closure = inspect.signature(type(optimizer).step).parameters.get("closure") \
         if isinstance(optimizer, torch.optim.Optimizer) else None
     if closure is not None and closure.default is closure.empty:

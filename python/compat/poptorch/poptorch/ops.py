@@ -110,7 +110,7 @@ def identity_loss(x: torch.Tensor, reduction: str | int) -> torch.Tensor:
 
 
 def ipu_print_tensor(tensor: torch.Tensor, title: str = "", print_gradient: bool = True,
-                     summarise_threshold: int = 1000, edge_items: int = 3,
+                     summarize_threshold: int = 1000, edge_items: int = 3,
                      max_line_width: int = 80, digits: int = 4, float_format: str = "auto",
                      separator: str = ", ", open_bracket: str = "(", close_bracket: str = ")"
                      ) -> torch.Tensor:
@@ -119,7 +119,7 @@ def ipu_print_tensor(tensor: torch.Tensor, title: str = "", print_gradient: bool
     global _prints
     if not isinstance(tensor, torch.Tensor):
         raise ValueError("ipu print tensor must take a torch.tensor argument.")
-    layout = (summarise_threshold, edge_items, max_line_width, digits,
+    layout = (summarize_threshold, edge_items, max_line_width, digits,
               _FORMATS[float_format] if isinstance(float_format, int) else float_format,
               separator, open_bracket, close_bracket)
     if _exporting:

@@ -55,12 +55,12 @@ static sonde_err check_options(const sonde_actions_options *options, sonde_diag 
     return SONDE_OK;
 }
 
-sonde_err sonde_actions_create(const sonde_actions_options *given, sonde_actions **out,
+sonde_err sonde_actions_create(const sonde_actions_options *options, sonde_actions **out,
                                sonde_diag *diag)
 {
     SONDE__NEEDS(diag, out);
     sonde_actions_options taken;
-    SONDE__TAKE(sonde_actions_options, &taken, given, diag);
+    SONDE__TAKE(sonde_actions_options, &taken, options, diag);
     sonde_err err = check_options(&taken, diag);
     sonde_actions *actions = NULL;
 

@@ -80,7 +80,7 @@ enum {
 #define SONDE__OFTEN SONDE_RULE_LOOKS
 #define SONDE__SELDOM SONDE__WHEN(.first = 20, .every = 50)
 /* For full vital signs of parameters and gradients, and for values that keep a trace of
- * the steps before, as moments of the optimiser do. */
+ * the steps before, as moments of the optimizer do. */
 #define SONDE__AT_TIMES SONDE__WHEN(.first = 20, .every = 20)
 /* For gradients of activations: what is wrong with them shows in those of parameters. */
 #define SONDE__RARELY SONDE__WHEN(.first = 20, .every = 100)
@@ -182,10 +182,10 @@ const char *sonde__builtin_goes_into(const sonde_rule_run *run,
 /* Whether a weight is the table of an embedding, by the op of its module's output or by a
  * word of its name. Cost: one pass over the catalogue. */
 bool sonde__builtin_is_table(const sonde_rule_run *run, const sonde_tensor_info *info);
-/* Whether a weight belongs to a normalisation or scales channels, in the same way. */
+/* Whether a weight belongs to a normalization or scales channels, in the same way. */
 bool sonde__builtin_is_scale(const sonde_rule_run *run, const sonde_tensor_info *info);
 
-/* The parameter that a gradient, an update or an optimiser's value belongs to, by the
+/* The parameter that a gradient, an update or an optimizer's value belongs to, by the
  * names that Sonde, smdebug and PyTorch give: Gradient___w, gradient/w, w.grad,
  * Accl1___w, w.exp_avg ... text is NULL if the name has none of these forms. */
 typedef struct sonde__builtin_span {
@@ -347,7 +347,7 @@ size_t sonde__builtin_next(sonde__builtin_reader *reader, double values[SONDE__C
  * loads. */
 size_t sonde__builtin_sample(const sonde_view *view, size_t most, double *out);
 /* The same of a raw value that is the first of its step; 0 of any other evidence. */
-size_t sonde__builtin_sample_first(const sonde_observation *seen, size_t most,
+size_t sonde__builtin_sample_first(const sonde_observation *observation, size_t most,
                                    double *out);
 
 /* --- recent values ------------------------------------------------------------------ */

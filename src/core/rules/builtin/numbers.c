@@ -84,11 +84,12 @@ size_t sonde__builtin_sample(const sonde_view *view, size_t most, double *out)
     return used;
 }
 
-size_t sonde__builtin_sample_first(const sonde_observation *seen, size_t most,
+size_t sonde__builtin_sample_first(const sonde_observation *observation, size_t most,
                                    double *out)
 {
-    return seen->view != NULL && seen->at.micro_batch == 0 && seen->at.replica == 0
-               ? sonde__builtin_sample(seen->view, most, out)
+    return observation->view != NULL && observation->at.micro_batch == 0 &&
+                   observation->at.replica == 0
+               ? sonde__builtin_sample(observation->view, most, out)
                : 0;
 }
 

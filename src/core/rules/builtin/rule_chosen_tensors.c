@@ -71,7 +71,7 @@ const sonde_rule sonde__builtin_all_zero = {
     SONDE__RULE("AllZero", all_zero),
     .summary = "a tensor is all zeros",
     .condition = "At least `threshold` % of a tensor's values are 0.",
-    .advice = "For a weight, check its initialisation. For an activation or a gradient, "
+    .advice = "For a weight, check its initialization. For an activation or a gradient, "
               "look for dead units before it or for a mask that hides everything.",
     .by_name_only = true,
     .init = all_zero_init,
@@ -105,17 +105,17 @@ static int dtype_changed_wants(sonde_rule_run *run, const sonde_tensor_info *inf
 }
 
 static void dtype_changed_observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
-                                  const sonde_observation *seen)
+                                  const sonde_observation *observation)
 {
     dtype_changed_memory *memory = tensor->memory;
 
-    if (memory->has && memory->dtype != seen->view->dtype) {
+    if (memory->has && memory->dtype != observation->view->dtype) {
         sonde__rule_report(
-            run, tensor, SONDE__SURE(WARNING), "dtype", (double)seen->view->dtype,
+            run, tensor, SONDE__SURE(WARNING), "dtype", (double)observation->view->dtype,
             (double)memory->dtype, NULL, "Its dtype changed from %s to %s.",
-            sonde_dtype_name(memory->dtype), sonde_dtype_name(seen->view->dtype));
+            sonde_dtype_name(memory->dtype), sonde_dtype_name(observation->view->dtype));
     }
-    *memory = (dtype_changed_memory){seen->view->dtype, true};
+    *memory = (dtype_changed_memory){observation->view->dtype, true};
 }
 
 const sonde_rule sonde__builtin_dtype_changed = {
@@ -319,7 +319,7 @@ const sonde_rule sonde__builtin_tensor_variance = {
         "The variance of a tensor is above `max_threshold` or below `min_threshold`.",
     .advice =
         "A large variance leads to exploding values, a small one to vanishing values: "
-        "check the initialisation, the normalisation and the learning rate.",
+        "check the initialization, the normalization and the learning rate.",
     .by_name_only = true,
     .init = variance_rule_init,
     .wants = sonde__builtin_wants_weight,
@@ -391,14 +391,15 @@ static bool take(const unchanged *state, unchanged_memory *memory, const sonde_v
 }
 
 static void unchanged_observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
-                              const sonde_observation *seen)
+                              const sonde_observation *observation)
 {
     const unchanged *state = sonde_rule_state(run);
     unchanged_memory *memory = tensor->memory;
-    const int64_t count = seen->view != NULL ? sonde_view_count(seen->view) : 0;
+    const int64_t count =
+        observation->view != NULL ? sonde_view_count(observation->view) : 0;
     const bool first = memory->raw == NULL || memory->raw_count != count;
 
-    if (count == 0 || seen->at.micro_batch != 0 || seen->at.replica != 0) {
+    if (count == 0 || observation->at.micro_batch != 0 || observation->at.replica != 0) {
         return;
     }
     if (first) {
@@ -411,8 +412,8 @@ static void unchanged_observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
         }
     }
     memory->same_raw =
-        take(state, memory, seen->view) && !first ? memory->same_raw + 1 : 1;
-    memory->raw_step = seen->at.global_step;
+        take(state, memory, observation->view) && !first ? memory->same_raw + 1 : 1;
+    memory->raw_step = observation->at.global_step;
 }
 
 static void unchanged_step(sonde_rule_run *run)
@@ -454,7 +455,7 @@ const sonde_rule sonde__builtin_unchanged_tensor = {
     .summary = "a tensor does not change from step to step",
     .condition = "The values of the last `num_steps` observed steps are within `atol` + "
                  "`rtol` |b| of each other.",
-    .advice = "For a weight, check that the optimiser holds it and that its learning "
+    .advice = "For a weight, check that the optimizer holds it and that its learning "
               "rate is not 0.",
     .by_name_only = true,
     .tensor_size = sizeof(unchanged_memory),

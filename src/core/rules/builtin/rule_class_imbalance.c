@@ -1,6 +1,6 @@
 /*
  * ClassImbalance - some classes are far more frequent than others, or are hardly ever
- * recognised.
+ * recognized.
  *
  * The rule checks after each `samples` labels, or after per_class labels for each class
  * if that is more. Fires when
@@ -95,17 +95,17 @@ static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
 }
 
 static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
-                    const sonde_observation *seen)
+                    const sonde_observation *observation)
 {
     imbalance *state = sonde_rule_state(run);
     const bool labels = tensor->need == SONDE__LABELS;
 
-    if (labels && !sonde_dtype_is_float(seen->view->dtype) && seen->view->rank >= 2 &&
-        seen->view->shape[1] > 1) {
+    if (labels && !sonde_dtype_is_float(observation->view->dtype) &&
+        observation->view->rank >= 2 && observation->view->shape[1] > 1) {
         return; /* tokens or pixels */
     }
     sonde__builtin_labels_take(run, labels ? &state->labels : &state->guesses,
-                               seen->view);
+                               observation->view);
 }
 
 /* Classes that occur. */
@@ -294,7 +294,7 @@ static void destroy(sonde_rule_run *run)
 
 const sonde_rule sonde__builtin_class_imbalance = {
     SONDE__RULE("ClassImbalance", imbalance),
-    .summary = "some classes are far more frequent than others, or are never recognised",
+    .summary = "some classes are far more frequent than others, or are never recognized",
     .condition =
         "Among `samples` labels, the most frequent class is clearly more than `threshold_imbalance` times as frequent as the least frequent one; or at `patience` such checks in a row, more than `threshold_misprediction` of a class is misclassified while most other classes are not; or batches hold hardly more than one class each. The first two are notes where several classes occur, or the class is rare. With `smdebug`, which `samples` or a threshold alone imply: after any `samples` labels, the ratio itself or the share of any class is above its threshold.",
     .advice = "Weight the classes in the loss, or sample the rare ones more often.",

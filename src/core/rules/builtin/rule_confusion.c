@@ -45,12 +45,13 @@ static const sonde_rule_need confusion_needs[] = {
     {"predictions", SONDE_HOW_RAW, false, SONDE__ANY, SONDE__EACH_STEP}};
 
 static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
-                    const sonde_observation *seen)
+                    const sonde_observation *observation)
 {
     confusion *state = sonde_rule_state(run);
 
     sonde__builtin_labels_take(
-        run, tensor->need == SONDE__LABELS ? &state->truth : &state->guesses, seen->view);
+        run, tensor->need == SONDE__LABELS ? &state->truth : &state->guesses,
+        observation->view);
 }
 
 static void step(sonde_rule_run *run)
@@ -136,7 +137,7 @@ const sonde_rule sonde__builtin_confusion = {
     .condition = "At the end of the run, a class has less than `min_diag` times an even "
                  "share of the correct predictions in evaluation, or more than "
                  "`max_off_diag` of a class is predicted as another class.",
-    .advice = "Inspect samples of both classes: they may be mislabelled or need other "
+    .advice = "Inspect samples of both classes: they may be mislabeled or need other "
               "features.",
     .modes = 1U << SONDE_MODE_EVAL | 1U << SONDE_MODE_GLOBAL,
     .by_name_only = true,

@@ -3,9 +3,9 @@
  *
  * Fires when the vital signs of a parameter stay the same to the bit, and
  *     alone     at `patience` comparisons of observed steps in a row its gradient is not 0
- *               and other parameters change: the optimiser lacks it. Or no parameter
- *               changes, although the optimiser's state for this one (moments, step
- *               counter) does: the optimiser holds stale copies.
+ *               and other parameters change: the optimizer lacks it. Or no parameter
+ *               changes, although the optimizer's state for this one (moments, step
+ *               counter) does: the optimizer holds stale copies.
  *     idle      no parameter changes: see judge_idle.
  *     cut off   a weight never had a gradient: frozen_cut_off.c.
  * A parameter whose expected change is below its precision is ignored. L is the median,
@@ -15,11 +15,11 @@
  * accumulated over steps, and players may take turns.
  *
  * Layers may be frozen on purpose. The finding is a note, not an error, where the rule
- * cannot distinguish this from a mistake: the optimiser's state for the parameter changes
+ * cannot distinguish this from a mistake: the optimizer's state for the parameter changes
  * (its learning rate is 0); or the parameters without a change are the first layers, at
  * least two or half of them.
  *
- * Evidence: vital signs of parameters, of their gradients and of the optimiser's values;
+ * Evidence: vital signs of parameters, of their gradients and of the optimizer's values;
  * losses, if there are any.
  */
 #include "rules/builtin/frozen.h"
@@ -39,7 +39,7 @@ static const sonde_rule_param sonde__builtin_frozen_params[] = {
 static const sonde_rule_need sonde__builtin_frozen_needs[] = {
     {"parameters", SONDE_HOW_VITALS, false, SONDE__PARAMETERS, SONDE__CLOSELY},
     {"gradients", SONDE_HOW_VITALS, false, SONDE__GRADIENTS, SONDE__CLOSELY},
-    {"optimiser values", SONDE_HOW_VITALS, true, SONDE__STATE, SONDE__AT_TIMES},
+    {"optimizer values", SONDE_HOW_VITALS, true, SONDE__STATE, SONDE__AT_TIMES},
     {"losses", SONDE_HOW_VITALS, true, SONDE__LOSSES, SONDE__EACH_STEP}};
 
 /* The learning rate of plain SGD by the change of a parameter. A gradient may sum to 0,
@@ -93,7 +93,7 @@ static double compare(sonde_rule_run *run)
     return changed > 0 ? rates[changed / 2] : 0.0;
 }
 
-/* True if the optimiser's state for this parameter has changed. */
+/* True if the optimizer's state for this parameter has changed. */
 static bool state_changes(sonde_rule_run *run, const sonde__builtin_frozen_memory *memory)
 {
     if (sonde__builtin_seen_at(run, memory->state) == NULL) {
@@ -117,7 +117,7 @@ static void judge_bare(sonde_rule_run *run)
         sonde__rule_report(run, sonde__builtin_at(run, state->idlest), SONDE__SURE(ERROR),
                            "steps_unchanged", (double)state->bare, (double)IDLE_AFTER,
                            "Check that gradients are not cleared between the backward "
-                           "pass and the optimiser's step, and that it is called.",
+                           "pass and the optimizer's step, and that it is called.",
                            "No parameter changed at the last %lld observed steps, and "
                            "none had a gradient, as all of them had before.",
                            (long long)state->bare);
@@ -157,7 +157,7 @@ static glance look(sonde_rule_run *run)
 /*
  * Fires when no parameter changes for `idle` comparisons in a row, or IDLE_AFTER if all of
  * the first ones changed something, although gradients are not 0: they are cleared or
- * clipped away before the update, or the optimiser holds other tensors. Gradients below
+ * clipped away before the update, or the optimizer holds other tensors. Gradients below
  * ENDED times the largest so far do not count: training has converged. Where they have
  * grown to SUMMED times those at the beginning of the rest, they are summed for a later
  * update, and the parameters may rest twice as long. Or gradients, which were seen at all
@@ -203,7 +203,7 @@ static void judge_idle(sonde_rule_run *run)
         sonde__rule_report(
             run, sonde__builtin_at(run, state->idlest), SONDE__SURE(ERROR),
             "steps_unchanged", (double)state->idle_now, (double)needed,
-            "Check that the optimiser holds these parameters and is "
+            "Check that the optimizer holds these parameters and is "
             "called, that gradients are not cleared or clipped away before "
             "it is, and that the learning rate is not 0.",
             "No parameter changed at the last %lld observed steps, although "
@@ -254,7 +254,7 @@ static void judge_alone(sonde_rule_run *run, const sonde_rule_tensor *t, double 
         "It has a gradient (mean %.3g) but does not change, %s%s.",
         g->l1 / (double)g->count,
         others ? "while other parameters do"
-               : "and neither does any other parameter, while the optimiser's state does",
+               : "and neither does any other parameter, while the optimizer's state does",
         memory->meant ? "; if it is frozen on purpose, its gradient is not needed" : "");
 }
 
@@ -316,8 +316,8 @@ const sonde_rule sonde__builtin_frozen_parameter = {
     SONDE__RULE("FrozenParameter", sonde__builtin_frozen),
     .summary = "a parameter that should be trained does not change",
     .condition =
-        "Over `patience` observed steps, a parameter stays the same to the bit although its gradient is not 0, while other parameters or the optimiser's state change; or over `idle` observed steps (10 after changes at every step) no parameter changes although there are gradients; or after `idle` observed steps a weight has had neither a gradient nor a change while others are trained (where the loss need not fall, three times as many, or at the end). A note where nothing that is trained may use the weight (its module's output has no gradient, or it was never meant to be trained) and training does not go badly, and where layers may be frozen on purpose: whole modules, and weights whose module has no output where those of others are seen; of the others, those before all trained ones whose gradient is not declared.",
-    .advice = "Check that the optimiser holds this parameter itself and not an old copy, "
+        "Over `patience` observed steps, a parameter stays the same to the bit although its gradient is not 0, while other parameters or the optimizer's state change; or over `idle` observed steps (10 after changes at every step) no parameter changes although there are gradients; or after `idle` observed steps a weight has had neither a gradient nor a change while others are trained (where the loss need not fall, three times as many, or at the end). A note where nothing that is trained may use the weight (its module's output has no gradient, or it was never meant to be trained) and training does not go badly, and where layers may be frozen on purpose: whole modules, and weights whose module has no output where those of others are seen; of the others, those before all trained ones whose gradient is not declared.",
+    .advice = "Check that the optimizer holds this parameter itself and not an old copy, "
               "and that its learning rate is not 0.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(sonde__builtin_frozen_memory),

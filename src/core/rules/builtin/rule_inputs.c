@@ -9,7 +9,7 @@
 /* --- CheckInputImages -------------------------------------------------------------- */
 
 /*
- * CheckInputImages - input images are not centred.
+ * CheckInputImages - input images are not centered.
  *
  * After threshold_samples images: fires when the mean of a channel, over all of them, is
  * more than threshold_mean away from 0. channel is the dimension of channels: 1 for (N,
@@ -53,10 +53,10 @@ static int images_wants(sonde_rule_run *run, const sonde_tensor_info *info, uint
 }
 
 static void images_observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
-                           const sonde_observation *seen)
+                           const sonde_observation *observation)
 {
     const images *state = sonde_rule_state(run);
-    const sonde_view *view = seen->view;
+    const sonde_view *view = observation->view;
     images_memory *memory = tensor->memory;
     double values[SONDE__CHUNK];
     int64_t inner = 1, at = 0;
@@ -106,7 +106,7 @@ static void images_step(sonde_rule_run *run)
 
 const sonde_rule sonde__builtin_check_input_images = {
     SONDE__RULE("CheckInputImages", images),
-    .summary = "input images are not centred",
+    .summary = "input images are not centered",
     .condition = "Over `threshold_samples` images, the mean of a channel is more than "
                  "`threshold_mean` away from 0.",
     .advice = "Subtract the mean of each channel, computed over the training data.",
@@ -120,13 +120,13 @@ const sonde_rule sonde__builtin_check_input_images = {
 /* --- InputRange -------------------------------------------------------------------- */
 
 /*
- * InputRange - an input does not look normalised.
+ * InputRange - an input does not look normalized.
  *
  * Fires when a floating-point input has a root mean square above `threshold` at
- * `patience` observed steps in a row: pixels of 0 ... 255 have about 100, normalised
+ * `patience` observed steps in a row: pixels of 0 ... 255 have about 100, normalized
  * ones about 1. Inputs whose names say that they are targets, labels or rewards are not
  * judged. A note where outputs of the network's layers are seen at that step and none has a
- * root mean square above half of `threshold`: the network normalises the input itself, or
+ * root mean square above half of `threshold`: the network normalizes the input itself, or
  * takes no more than its sine. Evidence: vital signs of inputs and outputs.
  */
 
@@ -206,7 +206,7 @@ static void range_step(sonde_rule_run *run)
 
 const sonde_rule sonde__builtin_input_range = {
     SONDE__RULE("InputRange", range),
-    .summary = "an input does not look normalised",
+    .summary = "an input does not look normalized",
     .condition =
         "The root mean square of an input is above `threshold` at `patience` observed steps in a row. A note where all outputs of layers are small. It waits for training: a warning where training goes badly, else a note.",
     .advice = "Subtract the mean and divide by the standard deviation, or scale the "
@@ -284,11 +284,11 @@ static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
 }
 
 static void ratio_rule_observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
-                               const sonde_observation *seen)
+                               const sonde_observation *observation)
 {
     const ratio_rule *state = sonde_rule_state(run);
     ratio_rule_memory *memory = tensor->memory;
-    sonde__builtin_reader reader = sonde__builtin_read(seen->view);
+    sonde__builtin_reader reader = sonde__builtin_read(observation->view);
     double values[SONDE__CHUNK];
 
     for (size_t n = 0; (n = sonde__builtin_next(&reader, values)) > 0;) {

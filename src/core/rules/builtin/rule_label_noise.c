@@ -70,7 +70,7 @@ typedef struct noise {
     double tolerance;
     sonde__builtin_labels labels;                     /* of this step */
     int64_t count[SONDE__CLASSES], seen, label_steps; /* steps at which they were seen */
-    bool labelled;                                    /* this one */
+    bool labeled;                                     /* this one */
     double cosines; /* of this step: a sum over `pairs` weights */
     int64_t pairs;
     bool gradients;       /* any were seen */
@@ -123,10 +123,10 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
 
 /* The cosine of a gradient and the previous one. */
 static void take_gradient(noise *state, tensor_memory *memory,
-                          const sonde_observation *seen)
+                          const sonde_observation *observation)
 {
     double values[SAMPLE], dot = 0.0, now = 0.0, before = 0.0;
-    const size_t count = sonde__builtin_sample_first(seen, SAMPLE, values);
+    const size_t count = sonde__builtin_sample_first(observation, SAMPLE, values);
 
     for (size_t i = 0; i < count; i++) {
         const double then = (double)memory->gradient[i];
@@ -144,25 +144,26 @@ static void take_gradient(noise *state, tensor_memory *memory,
 }
 
 static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
-                    const sonde_observation *seen)
+                    const sonde_observation *observation)
 {
     noise *state = sonde_rule_state(run);
 
     if (tensor->need == GRADIENTS) {
-        take_gradient(state, tensor->memory, seen);
+        take_gradient(state, tensor->memory, observation);
         return;
     }
-    state->tokens = state->tokens || (seen->view != NULL && seen->view->rank > 1 &&
-                                      !sonde_dtype_is_float(seen->view->dtype));
+    state->tokens =
+        state->tokens || (observation->view != NULL && observation->view->rank > 1 &&
+                          !sonde_dtype_is_float(observation->view->dtype));
     state->labels.count = 0;
-    sonde__builtin_labels_take(run, &state->labels, seen->view);
+    sonde__builtin_labels_take(run, &state->labels, observation->view);
     for (size_t i = 0; i < state->labels.count; i++) {
         const int32_t c = state->labels.value[i];
 
         if (c >= 0 && c < SONDE__CLASSES) {
             state->count[c]++;
             state->seen++;
-            state->labelled = true;
+            state->labeled = true;
         }
     }
 }
@@ -283,8 +284,8 @@ static void step(sonde_rule_run *run)
     noise *state = sonde_rule_state(run);
     const double cosine = state->pairs > 0 ? state->cosines / (double)state->pairs : 0.0;
 
-    state->label_steps += state->labelled;
-    state->labelled = false;
+    state->label_steps += state->labeled;
+    state->labeled = false;
     SONDE__EACH_SEEN (run, t, NUMBERS) {
         if (state->numbers.count == 0) {
             state->numbers = *t->vitals;
@@ -321,7 +322,7 @@ const sonde_rule sonde__builtin_label_noise = {
     .condition =
         "In two windows of `window` steps in a row, the mean loss equals the entropy of the labels, or the variance of targets that are numbers, and does not fall, while gradients of different batches have nothing in common. A note about the run: the loss stays near the entropy of labels.",
     .advice = "Check that labels still belong to their inputs. If they do, raise the "
-              "learning rate or check the initialisation.",
+              "learning rate or check the initialization.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
     .wants = wants,

@@ -64,11 +64,11 @@ static int broadcast_wants(sonde_rule_run *run, const sonde_tensor_info *info,
 }
 
 static void broadcast_observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
-                              const sonde_observation *seen)
+                              const sonde_observation *observation)
 {
     broadcast *state = sonde_rule_state(run);
     values *to = tensor->need == TARGETS ? &state->targets : &state->predictions;
-    const sonde_view *view = seen->view;
+    const sonde_view *view = observation->view;
 
     to->seen++;
     to->count = 0;
@@ -226,10 +226,10 @@ static int misuse_wants(sonde_rule_run *run, const sonde_tensor_info *info, uint
 }
 
 static void misuse_observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
-                           const sonde_observation *seen)
+                           const sonde_observation *observation)
 {
     misuse *state = sonde_rule_state(run);
-    const sonde_view *view = seen->view;
+    const sonde_view *view = observation->view;
     const size_t count = (size_t)sonde_view_count(view);
     const size_t used = state->rows * state->classes;
 
@@ -323,10 +323,10 @@ static void misuse_judge(sonde_rule_run *run, double loss, const properties *is)
     const sonde_rule_tensor *t = sonde__builtin_at(run, state->tensor);
     const bool entropy = misuse_is_close(loss, is->cross_entropy),
                nll = misuse_is_close(loss, is->nll);
-    const bool normalised = is->by_row || is->by_column;
+    const bool normalized = is->by_row || is->by_column;
 
     state->twice = is->probabilities && entropy && !nll ? state->twice + 1 : 0;
-    state->missing = !normalised && nll && !entropy ? state->missing + 1 : 0;
+    state->missing = !normalized && nll && !entropy ? state->missing + 1 : 0;
     state->batch =
         is->by_column && !is->by_row && nll && !is->pairs ? state->batch + 1 : 0;
     if (state->batch >= state->patience) {

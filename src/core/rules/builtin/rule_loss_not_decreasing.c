@@ -194,7 +194,7 @@ static void judge_flat(sonde_rule_run *run, const sonde_rule_tensor *t)
         sonde__rule_report(
             run, t, constant ? SONDE__SURE(WARNING) : SONDE__SURE(NOTE), "percent_fallen",
             100.0 * fell / fabs(memory->first), state->diff_percent,
-            "Check that gradients reach the parameters, that the optimiser "
+            "Check that gradients reach the parameters, that the optimizer "
             "has them, and the learning rate.",
             "The loss does not fall: it was %.5g over the first %lld steps "
             "and has not been below %.5g since.",

@@ -130,7 +130,7 @@ const sonde_rule sonde__builtin_loss_sign = {
         "steps; or a loss that was always below 0 falls faster and "
         "faster, to five times its first value. A note at the end of a run whose "
         "loss was always below 0.",
-    .advice = "Minimise the loss itself, not its negative; check the sign of each term.",
+    .advice = "Minimize the loss itself, not its negative; check the sign of each term.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
     .wants = sonde__builtin_wants_role,

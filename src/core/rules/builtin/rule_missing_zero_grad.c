@@ -226,15 +226,15 @@ static void destroy(sonde_rule_run *run)
 }
 
 static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
-                    const sonde_observation *seen)
+                    const sonde_observation *observation)
 {
     zero_grad *state = sonde_rule_state(run);
     tensor_memory *memory = tensor->memory;
-    const bool paired = memory->has && seen->at.mode_step == memory->step + 1;
+    const bool paired = memory->has && observation->at.mode_step == memory->step + 1;
     double values[SAMPLE], dot = 0.0;
     norms at = {0};
 
-    const size_t count = sonde__builtin_sample_first(seen, SAMPLE, values);
+    const size_t count = sonde__builtin_sample_first(observation, SAMPLE, values);
     if (count == 0 || memory->before == NULL) {
         return;
     }
@@ -262,7 +262,7 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
         state->paired = true;
     }
     memory->count = count;
-    memory->step = seen->at.mode_step;
+    memory->step = observation->at.mode_step;
     memory->has = true;
 }
 

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* Whether a buffer holds the statistics of a batch normalisation, by its name. */
+/* Whether a buffer holds the statistics of a batch normalization, by its name. */
 static bool is_statistic(const sonde_tensor_info *info)
 {
     static const char *const words[] = {"running_", "moving_", "num_batches",
@@ -79,12 +79,13 @@ static void forget(sonde_rule_run *run)
 }
 
 static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
-                    const sonde_observation *seen)
+                    const sonde_observation *observation)
 {
     nondeterminism *state = sonde_rule_state(run);
 
     if (tensor->need == INPUTS) {
-        state->inputs = (state->inputs ^ seen->hash) * UINT64_C(0x9E3779B97F4A7C15) + 1;
+        state->inputs =
+            (state->inputs ^ observation->hash) * UINT64_C(0x9E3779B97F4A7C15) + 1;
     }
 }
 

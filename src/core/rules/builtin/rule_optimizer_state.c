@@ -9,7 +9,7 @@
  *     bound     |m|^2 > 1e4 sum v. With betas b1 and b2 no element of m is above
  *               sqrt(v (1 - b1)^2 / ((1 - b2) (1 - b1^2 / b2))), 7.3 sqrt v for the usual
  *               betas, so one of the two is corrupt. Where it is so for most of at
- *               least four parameters, the optimiser may have another definition: one
+ *               least four parameters, the optimizer may have another definition: one
  *               finding, a note unless training goes badly. Four and more wait `patience`
  *               looks, because the others may follow;
  *     betas     they are swapped: solved, with sums over all elements, from
@@ -89,7 +89,7 @@ static const sonde_rule_param optimizer_params[] = {
 static const sonde_rule_need optimizer_needs[] = {
     {"parameters", SONDE_HOW_VITALS, true, SONDE__PARAMETERS, SONDE__IN_PAIRS},
     {"gradients", SONDE_HOW_VITALS, true, SONDE__GRADIENTS, SONDE__IN_PAIRS},
-    {"optimiser values", SONDE_HOW_VITALS, false, SONDE__STATE, SONDE__IN_PAIRS},
+    {"optimizer values", SONDE_HOW_VITALS, false, SONDE__STATE, SONDE__IN_PAIRS},
     {"small parameters", SONDE_HOW_VITALS | SONDE_HOW_RAW, true, SONDE__PARAMETERS,
      SONDE__IN_PAIRS},
     {"losses", SONDE_HOW_VITALS, true, SONDE__LOSSES, SONDE__EACH_STEP}};
@@ -230,9 +230,9 @@ static void judge_epsilon(sonde_rule_run *run, const scale *all)
             run, sonde__builtin_at(run, all->largest),
             all->most_change < SLIGHT ? &tiny_updates : SONDE__SURE(NOTE),
             "root_second_moment", all->most_root, apart,
-            "Lower the optimiser's epsilon; check the scale of the loss.",
+            "Lower the optimizer's epsilon; check the scale of the loss.",
             "Parameters change in proportion to their first moments, though the roots of "
-            "the second moments go from %.2g to %.2g: the optimiser's epsilon is far "
+            "the second moments go from %.2g to %.2g: the optimizer's epsilon is far "
             "above them.",
             all->least_root, all->most_root);
     }
@@ -296,11 +296,11 @@ static void destroy(sonde_rule_run *run)
 }
 
 static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
-                    const sonde_observation *seen)
+                    const sonde_observation *observation)
 {
     tensor_memory *memory = tensor->memory;
     double values[SMALL], change = 0.0;
-    const size_t count = sonde__builtin_sample_first(seen, SMALL, values);
+    const size_t count = sonde__builtin_sample_first(observation, SMALL, values);
 
     (void)run;
     if (count == 0 || memory->before == NULL) {
@@ -312,9 +312,10 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
         change += d * d;
         memory->before[i] = (float)values[i];
     }
-    memory->change =
-        memory->before_step == seen->at.mode_step ? sqrt(change / (double)count) : 0.0;
-    memory->before_step = seen->at.mode_step + 1;
+    memory->change = memory->before_step == observation->at.mode_step
+                         ? sqrt(change / (double)count)
+                         : 0.0;
+    memory->before_step = observation->at.mode_step + 1;
 }
 
 static const sonde__builtin_link links[] = {
@@ -417,7 +418,7 @@ const sonde_rule sonde__builtin_optimizer_state = {
         "proportion to m, whatever their v: epsilon is far above sqrt v. That is "
         "a note where any of them changes by more than 0.0003 of its size, or training goes well.",
     .advice =
-        "Check how the optimiser is created and what is restored from a checkpoint.",
+        "Check how the optimizer is created and what is restored from a checkpoint.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
     .wants = wants,

@@ -6,18 +6,18 @@
  * training steps. Fires when
  *     growth   at the first two of them, the variance of a layer is more than `threshold`
  *              times that of the previous layer and more than LOUD. (Standard deviations
- *              below ten come from a normalisation after a quiet layer; a layer that
+ *              below ten come from a normalization after a quiet layer; a layer that
  *              keeps the variance of inputs of order one never gets there.)
  *     death    at all of the first `steps` (or until the end of the run), it is less than
  *              1 / threshold^2 of that of the previous layer, and not 0. (PyTorch's
- *              default initialisation shrinks it by about 6 per layer, and that trains.
+ *              default initialization shrinks it by about 6 per layer, and that trains.
  *              The input of the loss may begin as small as it likes.) Where there is a
  *              loss, it is looked at until step LATE: if it has fallen to below FELL of
  *              its first values, the layers have come to life. Where there are several
  *              losses, of two players perhaps, none of them tells: a note. Else it waits
  *              for training from there on.
  *     loud     at the first step of the run, for at least half of the weights, the mean
- *              square times the number of inputs is above GAIN (He's initialisation has
+ *              square times the number of inputs is above GAIN (He's initialization has
  *              2; embeddings, whose root mean square is about 1, are left out, and so are
  *              weights of one value, which are scales or SymmetricUnits').
  *     stuck    the loss changes by less than 0.01 % within `patience` steps, while the
@@ -403,8 +403,8 @@ const sonde_rule sonde__builtin_poor_weight_initialization = {
     .summary = "the signal explodes or dies in the layers of the untrained network",
     .condition =
         "At the first steps, the variance of activation inputs grows from one layer to the next by more than a factor of `threshold`, to more than 100, or shrinks by more than its square at each of `steps` while the loss does not fall within 40 (a note where there are several losses); or at the first step half of the weights multiply the variance of their inputs by more than 100; or the loss does not change for `patience` steps while a gradient's values lie within `distribution_range`. The first two of these wait for training: notes where training goes well or no loss is seen.",
-    .advice = "Initialise weights with a variance of about 2 / inputs (He) or 1 / inputs "
-              "(LeCun), or normalise between layers.",
+    .advice = "Initialize weights with a variance of about 2 / inputs (He) or 1 / inputs "
+              "(LeCun), or normalize between layers.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
     .wants = wants,

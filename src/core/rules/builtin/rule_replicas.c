@@ -98,27 +98,28 @@ static int duplicate_wants(sonde_rule_run *run, const sonde_tensor_info *info,
 }
 
 static void duplicate_observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
-                              const sonde_observation *seen)
+                              const sonde_observation *observation)
 {
     duplicate_memory *memory = tensor->memory;
 
     (void)run;
-    if (seen->hash == 0) {
+    if (observation->hash == 0) {
         return;
     }
-    if (!memory->hashed || memory->hash_step != seen->at.global_step) {
+    if (!memory->hashed || memory->hash_step != observation->at.global_step) {
         memory->hash_before = memory->hash;
-        memory->hash = seen->hash;
-        memory->hash_step = seen->at.global_step;
-        memory->replica = seen->at.replica;
+        memory->hash = observation->hash;
+        memory->hash_step = observation->at.global_step;
+        memory->replica = observation->at.replica;
         memory->hashed = true;
         memory->other = -1;
         memory->parted = false;
-    } else if (seen->at.micro_batch == 0 && seen->at.replica != memory->replica) {
-        if (seen->hash != memory->hash) {
+    } else if (observation->at.micro_batch == 0 &&
+               observation->at.replica != memory->replica) {
+        if (observation->hash != memory->hash) {
             memory->parted = true;
         } else if (memory->other < 0) {
-            memory->other = seen->at.replica;
+            memory->other = observation->at.replica;
         }
     }
 }
@@ -354,18 +355,18 @@ static int divergence_wants(sonde_rule_run *run, const sonde_tensor_info *info,
 }
 
 static void divergence_observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
-                               const sonde_observation *seen)
+                               const sonde_observation *observation)
 {
     divergence *state = sonde_rule_state(run);
     divergence_memory *memory = tensor->memory;
 
-    if (!memory->hashed || memory->step != seen->at.global_step) {
-        *memory =
-            (divergence_memory){seen->hash, seen->at.global_step, seen->at.replica, true};
-    } else if (seen->at.replica != memory->replica) {
+    if (!memory->hashed || memory->step != observation->at.global_step) {
+        *memory = (divergence_memory){observation->hash, observation->at.global_step,
+                                      observation->at.replica, true};
+    } else if (observation->at.replica != memory->replica) {
         state->compared = true;
-        if (seen->hash != memory->hash) {
-            report_replicas(run, tensor, memory->replica, seen->at.replica,
+        if (observation->hash != memory->hash) {
+            report_replicas(run, tensor, memory->replica, observation->at.replica,
                             "different values");
         }
     }

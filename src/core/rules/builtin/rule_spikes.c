@@ -7,7 +7,7 @@
 /* --- GradientSpike ----------------------------------------------------------------- */
 
 /*
- * GradientSpike - a gradient, or a moment of the optimiser, is suddenly far larger than
+ * GradientSpike - a gradient, or a moment of the optimizer, is suddenly far larger than
  * before.
  *
  * After `least` observed steps, fires when |g|2 is more than
@@ -19,13 +19,13 @@
  * thousand times the median without being a fault. It is an error at once if one element
  * is most of |g|2 (a flipped bit) or |g|2 is FAR above the limit, and if it is not finite,
  * or still above a third of the limit, at each of the next LASTING observed steps (a
- * diverging loss). If not, it is a note: training has recovered. Values of the optimiser
+ * diverging loss). If not, it is a note: training has recovered. Values of the optimizer
  * remember a spike for long and are not judged by what follows; they hold squares, of
  * which one element is easily the most, and so have to be MOMENT times above the limit.
  * Where more than AT_ONCE tensors jump at one step, one finding stands for all, and for
  * those of the next AFTER steps. A gradient that was nearly 0 and wakes (a branch that
  * begins at 0) is not a spike while it is below the largest norm of any gradient so far,
- * nor is a moment below that of any moment. Evidence: norms of gradients and optimiser
+ * nor is a moment below that of any moment. Evidence: norms of gradients and optimizer
  * values; losses.
  */
 
@@ -67,7 +67,7 @@ static const sonde_rule_param gradient_spike_params[] = {
 };
 static const sonde_rule_need gradient_spike_needs[] = {
     {"gradients", SONDE_HOW_NORMS, false, SONDE__GRADIENTS, SONDE__EACH_STEP},
-    {"optimiser values", SONDE_HOW_NORMS, true, SONDE__STATE, SONDE__AT_TIMES},
+    {"optimizer values", SONDE_HOW_NORMS, true, SONDE__STATE, SONDE__AT_TIMES},
     {"losses", SONDE_HOW_VITALS, true, SONDE__LOSSES, SONDE__EACH_STEP}};
 
 /* The first two limits above. */
@@ -231,7 +231,7 @@ const sonde_rule sonde__builtin_gradient_spike = {
     SONDE__RULE("GradientSpike", gradient_spike),
     .summary = "a gradient is suddenly far larger than before",
     .condition =
-        "The norm of a gradient or of an optimiser value is above `factor` times the median of the last 32 observed steps, more than about six standard deviations of their logarithms above it, and above `factor` / 10 times the largest so far (which decays by half in 512 steps). A note where it has recovered within three observed steps, where the loss stays as it was, or where no loss is seen. Silent where a gradient (a moment) stays below the largest of any so far. Of many at one step, one is reported.",
+        "The norm of a gradient or of an optimizer value is above `factor` times the median of the last 32 observed steps, more than about six standard deviations of their logarithms above it, and above `factor` / 10 times the largest so far (which decays by half in 512 steps). A note where it has recovered within three observed steps, where the loss stays as it was, or where no loss is seen. Silent where a gradient (a moment) stays below the largest of any so far. Of many at one step, one is reported.",
     .advice =
         "Clip gradients; inspect the batch of this step, and look for a corrupt value.",
     .modes = SONDE__TRAIN,
@@ -395,7 +395,7 @@ const sonde_rule sonde__builtin_update_spike = {
         "In one step the largest magnitude of a parameter grows by more than half and by "
         "more than `factor` times its usual change, and more than twice its largest change "
         "so far, while no other element changes much. In the first 32 observed steps, and "
-        "between steps that are not neighbours, it has to grow to more than four times its "
+        "between steps that are not neighbors, it has to grow to more than four times its "
         "size. It waits for training: an error, or a note where the losses after it are "
         "as before.",
     .advice = "Look for a corrupt value: a flipped bit (memory, a device) or a write out "

@@ -10,7 +10,7 @@
  *               or
  *     constant  the standard deviation of the elements is less than a hundredth of their
  *               mean (random weights have a mean near 0). Updates move elements apart, so
- *               this shows at the first step. Weights of a normalisation, and others whose
+ *               this shows at the first step. Weights of a normalization, and others whose
  *               names say that they scale channels, begin at 1 on purpose, and so does the
  *               scale of random weights beside a weight of the same shape in its module; or
  *     zero      the weight and its gradient are all 0: at once if that holds for half of
@@ -145,7 +145,7 @@ static double rounded(double value)
 
 /* sonde_rule.observe: compares the rows of a weight. */
 static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
-                    const sonde_observation *seen)
+                    const sonde_observation *observation)
 {
     const symmetric *state = sonde_rule_state(run);
     const sonde_tensor_info *info = sonde_rule_info(run, tensor->id);
@@ -156,17 +156,18 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     int64_t at = 0;
     const bool rough = sonde__rule_suspects(run, tensor);
 
-    if (seen->view == NULL || seen->view->rank < 2 || seen->view->shape[0] != rows ||
-        seen->at.micro_batch != 0 || seen->at.replica != 0 ||
-        memory->seen_raw >= state->steps || sonde_view_count(seen->view) == 0) {
+    if (observation->view == NULL || observation->view->rank < 2 ||
+        observation->view->shape[0] != rows || observation->at.micro_batch != 0 ||
+        observation->at.replica != 0 || memory->seen_raw >= state->steps ||
+        sonde_view_count(observation->view) == 0) {
         return;
     }
     memory->seen_raw++;
-    const int64_t length = sonde_view_count(seen->view) / rows;
+    const int64_t length = sonde_view_count(observation->view) / rows;
     for (int64_t r = 0; r < rows; r++) {
         memory->rows[r] = (row){.index = (uint32_t)r};
     }
-    sonde__builtin_reader reader = sonde__builtin_read(seen->view);
+    sonde__builtin_reader reader = sonde__builtin_read(observation->view);
     for (size_t n = 0; (n = sonde__builtin_next(&reader, values)) > 0;) {
         for (size_t i = 0; i < n; i++, at++) {
             const double value =
@@ -198,7 +199,7 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
 /* --- other tensors of the module that explain equal units -------------------------- */
 
 /*
- * Weights of a normalisation, and the scale of random weights beside a weight of the same
+ * Weights of a normalization, and the scale of random weights beside a weight of the same
  * shape in its module, begin at 1 on purpose. Units of a weight of more than two dimensions
  * may have inputs of their own: where the module has biases of as many dimensions that agree
  * in all but the last, and these differ, units are not symmetric.

@@ -74,12 +74,12 @@ static void judge(sonde_rule_run *run, sonde_rule_tensor *t, const double *large
 }
 
 static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
-                    const sonde_observation *seen)
+                    const sonde_observation *observation)
 {
     const importance *state = sonde_rule_state(run);
     double largest[MOST] = {0}, values[SONDE__CHUNK], sum = 0.0;
     tensor_memory *memory = tensor->memory;
-    sonde__builtin_reader reader = sonde__builtin_read(seen->view);
+    sonde__builtin_reader reader = sonde__builtin_read(observation->view);
 
     for (size_t n = 0; (n = sonde__builtin_next(&reader, values)) > 0;) {
         for (size_t i = 0; i < n; i++) {
@@ -88,9 +88,9 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
             memory->value = values[i];
         }
     }
-    memory->seen = sonde_view_count(seen->view) == 1;
+    memory->seen = sonde_view_count(observation->view) == 1;
     if (!memory->seen) {
-        judge(run, tensor, largest, sum, sonde_view_count(seen->view));
+        judge(run, tensor, largest, sum, sonde_view_count(observation->view));
     }
 }
 
@@ -151,7 +151,7 @@ const sonde_rule sonde__builtin_feature_importance = {
     .condition = "The `nfeatures` largest importances make up more than `threshold` of "
                  "the sum of all; scalars whose names differ after the last slash are "
                  "the elements of one tensor.",
-    .advice = "Check whether these features leak the label; drop them, or regularise.",
+    .advice = "Check whether these features leak the label; drop them, or regularize.",
     .wants = sonde__builtin_wants_matched,
     .tensor_size = sizeof(tensor_memory),
     .observe = observe,

@@ -5,8 +5,8 @@
  * Without it, judges parameters that look frozen, because neither a gradient nor an
  * update of them is among the tensors while others have one, and fires after `patience`
  * changes. A factor common to all values is an error: weight decay is applied to frozen
- * parameters. Any other change is a note, since no optimiser makes it without a gradient:
- * the program does, for a codebook, a centre or a moving average. It counts if more than
+ * parameters. Any other change is a note, since no optimizer makes it without a gradient:
+ * the program does, for a codebook, a center or a moving average. It counts if more than
  * half of all parameters are trained, and no trained parameter has the same shape and the
  * same last parts of its name: copies of a model, or of a part of it, are meant to follow
  * it. Evidence: vital signs of parameters.
@@ -45,7 +45,7 @@ static const sonde_rule_need unfrozen_needs[] = {
     {"parameters", SONDE_HOW_VITALS, false, SONDE__PARAMETERS, SONDE__AT_TIMES},
     {"gradients or updates", SONDE_HOW_VITALS, true, SONDE__GRADIENTS | SONDE__UPDATES,
      SONDE__AT_TIMES},
-    {"optimiser values", SONDE_HOW_VITALS, true, SONDE__STATE, SONDE__AT_TIMES}};
+    {"optimizer values", SONDE_HOW_VITALS, true, SONDE__STATE, SONDE__AT_TIMES}};
 
 /* Whether the names end in the same parts: two of them, or all of the shorter name. */
 static bool ends_alike(const char *a, const char *b)
@@ -157,7 +157,7 @@ const sonde_rule sonde__builtin_unfrozen_parameter = {
     .condition =
         "A parameter that `tensor_regex` selects changes; or, without it, all values of a parameter without a gradient shrink by the same factor, as by weight decay. A note where it changes otherwise, while most parameters have a gradient and no trained parameter is its twin by shape and name: the program may set it.",
     .advice = "Check whether weight decay or momentum applies to it; remove it from the "
-              "optimiser.",
+              "optimizer.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
     .wants = sonde__builtin_wants_role,

@@ -133,30 +133,31 @@ static sonde_err bind_relu(sonde_rule_run *run, size_t i, sonde_diag *diag)
 /* Whether so few of the outputs are 0 that sonde__builtin_units_end restarts all streaks,
  * whichever units they belong to. By vital signs, which spare a pass over the outputs. */
 static bool is_lively(const unit_rule *state, const tensor_memory *memory,
-                      const sonde_observation *seen)
+                      const sonde_observation *observation)
 {
-    const sonde_vitals *v = seen->vitals;
+    const sonde_vitals *v = observation->vitals;
 
     return v != NULL && !sonde_vitals_are_norms(v) && !memory->parts && v->min >= 0.0 &&
-           v->pos_inf + v->neg_inf == 0 && seen->view->rank >= 2 &&
-           memory->units.count == seen->view->shape[1] && v->count > 0 &&
+           v->pos_inf + v->neg_inf == 0 && observation->view->rank >= 2 &&
+           memory->units.count == observation->view->shape[1] && v->count > 0 &&
            (double)v->zero < 0.99 * (state->threshold_layer / 100.0) *
                                  (1.0 - state->threshold_inactivity / 100.0) *
                                  (double)v->count;
 }
 
 static void observe_relu(sonde_rule_run *run, sonde_rule_tensor *tensor,
-                         const sonde_observation *seen)
+                         const sonde_observation *observation)
 {
     tensor_memory *memory = tensor->memory;
 
-    if (seen->view == NULL || tensor->need != DEAD_OUTPUTS) {
+    if (observation->view == NULL || tensor->need != DEAD_OUTPUTS) {
         return;
     }
-    memory->parts = memory->parts || seen->at.micro_batch > 0 || seen->at.replica > 0;
-    if (is_lively(sonde_rule_state(run), memory, seen)) {
-        sonde__builtin_units_pass(&memory->units, seen->view);
-    } else if (!sonde__builtin_units_take(&memory->units, seen->view, DBL_TRUE_MIN,
+    memory->parts =
+        memory->parts || observation->at.micro_batch > 0 || observation->at.replica > 0;
+    if (is_lively(sonde_rule_state(run), memory, observation)) {
+        sonde__builtin_units_pass(&memory->units, observation->view);
+    } else if (!sonde__builtin_units_take(&memory->units, observation->view, DBL_TRUE_MIN,
                                           DBL_MAX)) {
         sonde_rule_fail(run, "out of memory");
     }
@@ -332,12 +333,13 @@ static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
 }
 
 static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
-                    const sonde_observation *seen)
+                    const sonde_observation *observation)
 {
     tensor_memory *memory = tensor->memory;
 
-    if (seen->view != NULL && !sonde__builtin_units_take(&memory->units, seen->view,
-                                                         memory->low, memory->high)) {
+    if (observation->view != NULL &&
+        !sonde__builtin_units_take(&memory->units, observation->view, memory->low,
+                                   memory->high)) {
         sonde_rule_fail(run, "out of memory");
     }
 }
@@ -412,7 +414,7 @@ const sonde_rule sonde__builtin_saturated_activation = {
     .summary = "most tanh or sigmoid units of a layer no longer react",
     .condition =
         "At `patience` steps in a row, more than `threshold_layer` % of a layer's units have inputs outside the range for all but `threshold_inactivity` % of the samples; or the mean slope at its outputs is below `slope` times the largest possible. It waits for training: a note where training goes well, nothing where units react again.",
-    .advice = "Use smaller initial weights, normalise before the activation, or choose "
+    .advice = "Use smaller initial weights, normalize before the activation, or choose "
               "another activation.",
     .tensor_size = sizeof(tensor_memory),
     .wants = wants,

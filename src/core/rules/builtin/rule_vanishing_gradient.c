@@ -19,7 +19,7 @@
  *
  * The mean is over elements that are not 0: rows of an embedding that a batch does not
  * use say nothing. Gradients of one dimension are only judged with `biases`, because a
- * bias before a normalisation has only rounding errors. A gradient that was 0 from the
+ * bias before a normalization has only rounding errors. A gradient that was 0 from the
  * start is frozen, and a gradient that doubles within the patience is growing; neither
  * fires.
  *
@@ -399,8 +399,8 @@ const sonde_rule sonde__builtin_vanishing_gradient = {
     .summary = "a gradient is too small for its parameter to learn",
     .condition =
         "Over `patience` observed steps, the mean of |gradient| (of elements that are not 0) is below `threshold` and below `relative` times the step's largest; or all elements have become 0; or all gradients are below `threshold` from the first step on or from one step to the next, while the loss is not near 0; or gradients shrink by a factor of `profile` from the last layer to the first. It waits for training: a note where training goes well, nothing where the gradient grows. A note for a gradient that was never above `relative` times the step's largest while weights before and after its own have larger ones: a branch that the data do not use. With `smdebug`, which `threshold` alone implies: the mean of |gradient| of any gradient is below `threshold` at any step.",
-    .advice = "Use ReLU-like activations, normalisation or residual connections, and an "
-              "initialisation that preserves the variance.",
+    .advice = "Use ReLU-like activations, normalization or residual connections, and an "
+              "initialization that preserves the variance.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
     .init = init,

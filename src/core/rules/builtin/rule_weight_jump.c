@@ -70,11 +70,11 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
 }
 
 static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
-                    const sonde_observation *seen)
+                    const sonde_observation *observation)
 {
     tensor_memory *memory = tensor->memory;
     double values[SAMPLE], change = 0.0, pruned = 0.0;
-    const size_t count = sonde__builtin_sample_first(seen, SAMPLE, values);
+    const size_t count = sonde__builtin_sample_first(observation, SAMPLE, values);
 
     (void)run;
     if (count == 0) {
@@ -89,10 +89,10 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     }
     change = pruned > PRUNED * change ? fmax(change - pruned, 0.0) : change;
     memory->now = sqrt(change);
-    memory->seen = memory->last > 0 && seen->at.mode_step == memory->last &&
+    memory->seen = memory->last > 0 && observation->at.mode_step == memory->last &&
                    count == memory->count && isfinite(memory->now);
     memory->count = count;
-    memory->last = seen->at.mode_step + 1;
+    memory->last = observation->at.mode_step + 1;
 }
 
 /* Ends the wait after a jump. worse: that is known. */

@@ -94,12 +94,12 @@ static double steps_between(sonde_rule_run *run, int64_t *last)
 }
 
 static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
-                    const sonde_observation *seen)
+                    const sonde_observation *observation)
 {
     const update_ratio *state = sonde_rule_state(run);
     tensor_memory *memory = tensor->memory;
     double values[SAMPLE], change = 0.0, norm = 0.0, sum = 0.0, along = 0.0;
-    const size_t count = sonde__builtin_sample_first(seen, SAMPLE, values);
+    const size_t count = sonde__builtin_sample_first(observation, SAMPLE, values);
 
     memory->raw_age += count > 0;
     if (count == 0 || (memory->raw_count > 0 && memory->raw_age < state->num_steps)) {
@@ -258,7 +258,7 @@ const sonde_rule sonde__builtin_weight_update_ratio = {
     SONDE__RULE("WeightUpdateRatio", update_ratio),
     .summary = "a weight's updates are too large or too small for its size",
     .condition =
-        "The ratio r = |w - w'|2 / (|w'|2 + `epsilon`) of a weight is above `large_threshold`, or below `small_threshold` at `small_patience` comparisons in a row; or the median of r over the weights is above 2 `fast` at three steps in a row, or above `fast` while the loss does not fall (a note unless it was above 1.5 `fast`; at the start of a run, only if the loss does not fall, and with an optimiser that divides by the size of gradients only if it rises, or if this lasts); or the largest r is below `slow` over the first 40 steps while the loss does not fall, or would be without what makes weights smaller in proportion, as weight decay does. Large and fast updates, and those below `small_threshold`, wait for training: a note where training goes well. With `smdebug`, which `num_steps`, `epsilon` or a threshold alone imply: r is above `large_threshold` or below `small_threshold` at any comparison.",
+        "The ratio r = |w - w'|2 / (|w'|2 + `epsilon`) of a weight is above `large_threshold`, or below `small_threshold` at `small_patience` comparisons in a row; or the median of r over the weights is above 2 `fast` at three steps in a row, or above `fast` while the loss does not fall (a note unless it was above 1.5 `fast`; at the start of a run, only if the loss does not fall, and with an optimizer that divides by the size of gradients only if it rises, or if this lasts); or the largest r is below `slow` over the first 40 steps while the loss does not fall, or would be without what makes weights smaller in proportion, as weight decay does. Large and fast updates, and those below `small_threshold`, wait for training: a note where training goes well. With `smdebug`, which `num_steps`, `epsilon` or a threshold alone imply: r is above `large_threshold` or below `small_threshold` at any comparison.",
     .advice = "Change the learning rate.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),

@@ -18,7 +18,7 @@
  *     replaced   the median was above 2 `fast` at three comparisons in a row (not judged if
  *                the weights have fewer than FEW elements together). If the episode began
  *                with the run, the loss also has to be where it should not be: not below
- *                STILL times its value before; with an optimiser that divides, above WORSE
+ *                STILL times its value before; with an optimizer that divides, above WORSE
  *                times that, or not below STILL for LONG such comparisons, as must the
  *                loss of the step be; or
  *     in vain    the median was above `fast` at three comparisons in a row, and at the end
@@ -26,13 +26,13 @@
  *                learnt (its loss is below half of its first ones) need not improve
  *                further; there the loss has to have doubled. A note if no median of the
  *                episode was above BOLD `fast`.
- * At the start the loss decides, because r cannot: optimisers that divide by the size of
+ * At the start the loss decides, because r cannot: optimizers that divide by the size of
  * gradients (Adagrad, RMSprop, Adam, Lion) move every element by about the learning rate
  * at their first steps, or by ten times as much, however small the weight is. Weights that
  * begin small grow to their own size within these steps, and r falls. There, if the loss
  * has not risen to RISEN times its value before and r has halved, the episode lasts three
  * times as long, and what is found at its end is a note if r is below `fast`. Such an
- * optimiser is known by the names of its state or, without any, by updates whose elements
+ * optimizer is known by the names of its state or, without any, by updates whose elements
  * are of nearly one size.
  */
 
@@ -73,7 +73,7 @@ static bool settles(const sonde__builtin_update_fast *fast, double median)
     return fast->divides && median < 0.5 * fast->most && !is_above(fast, RISEN);
 }
 
-/* Whether the optimiser divides updates by the size of gradients. even: of the updates of
+/* Whether the optimizer divides updates by the size of gradients. even: of the updates of
  * this step, the median. */
 static bool divides(const sonde_rule_run *run, double even)
 {
@@ -240,7 +240,7 @@ static void report(sonde_rule_run *run, double mean, const look *at, bool still)
     sonde__rule_report(
         run, sonde__builtin_at(run, state->step.fastest), terms, "update_ratio", mean,
         sure ? state->slow : LIMIT * state->slow,
-        "Raise the learning rate; check the loss's reduction and the optimiser's epsilon.",
+        "Raise the learning rate; check the loss's reduction and the optimizer's epsilon.",
         "In the first %lld steps no weight changed by more than %.2g times its own size a "
         "step, and the loss hardly fell.",
         (long long)at->steps, mean);
@@ -293,7 +293,7 @@ static void take_decayed(sonde_rule_run *run, sonde__builtin_update_look *slow)
                            SONDE__SURE(WARNING), "update_ratio", slow->sum / DECAYED,
                            state->slow,
                            "Raise the learning rate; check the loss's scale and the "
-                           "optimiser's epsilon.",
+                           "optimizer's epsilon.",
                            "In the first %d steps only weight decay moved the weights: "
                            "gradients changed none by more than %.2g times its own size.",
                            DECAYED, slow->sum / DECAYED);

@@ -53,7 +53,7 @@ typedef struct sonde__builtin_update_fast {
     int64_t high;        /* comparisons in a row above twice the limit */
     double most;         /* the largest median of the episode */
     bool early;          /* it began with the run */
-    bool divides;        /* ... of an optimiser that divides by the size of gradients */
+    bool divides;        /* ... of an optimizer that divides by the size of gradients */
     int64_t compared;    /* comparisons so far */
     size_t suspect;      /* the weight that changed most in it */
     double suspect_ratio;

@@ -232,12 +232,12 @@ void lua_push_own_tensor(lua_rule *script, size_t i)
 
 static const sonde_observation *observed(lua_State *L)
 {
-    const sonde_observation *seen = lua_rule_of(L)->observed;
+    const sonde_observation *observation = lua_rule_of(L)->observed;
 
-    if (seen == NULL) {
+    if (observation == NULL) {
         (void)luaL_error(L, "the arguments of observe are only valid while it runs");
     }
-    return seen;
+    return observation;
 }
 
 /* Element i of a view, in row-major order. */
@@ -323,34 +323,34 @@ static int sketch_index(lua_State *L)
                       key);
 }
 
-/* Fields of `seen`; nil for those that it does not have. */
+/* Fields of `observation`; nil for those that it does not have. */
 static int seen_index(lua_State *L)
 {
     const lua_rule *script = lua_rule_of(L);
-    const sonde_observation *seen = observed(L);
+    const sonde_observation *observation = observed(L);
     const char *key = luaL_checkstring(L, 2);
 
     lua_pushnil(L);
     if (strcmp(key, "values") == 0) {
-        if (seen->view != NULL) {
+        if (observation->view != NULL) {
             lua_rawgeti(L, LUA_REGISTRYINDEX, script->values);
         }
     } else if (strcmp(key, "shape") == 0) {
-        if (seen->view != NULL) {
-            push_shape(L, seen->view->rank, seen->view->shape);
+        if (observation->view != NULL) {
+            push_shape(L, observation->view->rank, observation->view->shape);
         }
     } else if (strcmp(key, "sketch") == 0) {
-        if (seen->sketch != NULL) {
+        if (observation->sketch != NULL) {
             lua_rawgeti(L, LUA_REGISTRYINDEX, script->sketch);
         }
     } else if (strcmp(key, "hash") == 0) {
-        if (seen->hash != 0) {
-            lua_pushinteger(L, (lua_Integer)seen->hash);
+        if (observation->hash != 0) {
+            lua_pushinteger(L, (lua_Integer)observation->hash);
         }
     } else if (strcmp(key, "micro_batch") == 0) {
-        lua_pushinteger(L, seen->at.micro_batch);
+        lua_pushinteger(L, observation->at.micro_batch);
     } else if (strcmp(key, "replica") == 0) {
-        lua_pushinteger(L, seen->at.replica);
+        lua_pushinteger(L, observation->at.replica);
     } else {
         return luaL_error(L,
                           "seen has no field '%s' (expected values, shape, "
