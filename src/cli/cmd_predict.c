@@ -353,31 +353,31 @@ static int predict_all(prediction *run, int count, char **paths)
 /* --- text ------------------------------------------------------------------------- */
 
 /* Prints a token of the continuation; of JSON it is kept for the end. */
-typedef struct continuation {
+typedef struct predicted_text {
     const sonde_nn_tokenizer *tokenizer; /* NULL: a token is a byte */
     bool kept;
     char *text; /* that is kept; ends with a NUL */
     size_t size, capacity;
     bool failed; /* out of memory */
-} continuation;
+} predicted_text;
 
-static void keep(continuation *continuation, const char *bytes, size_t size)
+static void keep(predicted_text *predicted, const char *bytes, size_t size)
 {
-    const size_t needed = continuation->size + size + 1;
+    const size_t needed = predicted->size + size + 1;
 
-    if (needed > continuation->capacity) {
-        char *larger = realloc(continuation->text, 2 * needed);
+    if (needed > predicted->capacity) {
+        char *larger = realloc(predicted->text, 2 * needed);
 
-        continuation->failed = larger == NULL;
-        if (continuation->failed) {
+        predicted->failed = larger == NULL;
+        if (predicted->failed) {
             return;
         }
-        continuation->text = larger;
-        continuation->capacity = 2 * needed;
+        predicted->text = larger;
+        predicted->capacity = 2 * needed;
     }
-    memcpy(continuation->text + continuation->size, bytes, size);
-    continuation->size += size;
-    continuation->text[continuation->size] = '\0';
+    memcpy(predicted->text + predicted->size, bytes, size);
+    predicted->size += size;
+    predicted->text[predicted->size] = '\0';
 }
 
 static void print_bytes(const char *bytes, size_t size)
@@ -395,44 +395,44 @@ static void print_bytes(const char *bytes, size_t size)
 
 static bool take(void *user, int64_t token)
 {
-    continuation *continuation = user;
+    predicted_text *predicted = user;
     const char byte = (char)(unsigned char)token;
     size_t size = 1;
     const char *bytes =
-        continuation->tokenizer != NULL
-            ? sonde_nn_tokenizer_token(continuation->tokenizer, token, &size)
+        predicted->tokenizer != NULL
+            ? sonde_nn_tokenizer_token(predicted->tokenizer, token, &size)
             : &byte;
 
     if (bytes == NULL) { /* one that was never learnt */
         bytes = "?";
         size = 1;
     }
-    if (continuation->kept) {
-        keep(continuation, bytes, size);
+    if (predicted->kept) {
+        keep(predicted, bytes, size);
     } else {
         print_bytes(bytes, size);
     }
-    return !continuation->failed && !cli_interrupted();
+    return !predicted->failed && !cli_interrupted();
 }
 
 /* The text may hold zero bytes, which a string of C cannot. */
-static void quote(sonde_text *out, const continuation *continuation)
+static void quote(sonde_text *out, const predicted_text *predicted)
 {
     sonde_text_add(out, "\"");
-    for (size_t i = 0; i < continuation->size; i += strlen(continuation->text + i) + 1) {
-        sonde_json_escape(out, continuation->text + i);
-        if (i + strlen(continuation->text + i) < continuation->size) {
+    for (size_t i = 0; i < predicted->size; i += strlen(predicted->text + i) + 1) {
+        sonde_json_escape(out, predicted->text + i);
+        if (i + strlen(predicted->text + i) < predicted->size) {
             sonde_text_add(out, "\\u0000");
         }
     }
     sonde_text_add(out, "\"");
 }
 
-static void print_text_json(const char *prompt, const continuation *continuation)
+static void print_text_json(const char *prompt, const predicted_text *predicted)
 {
     sonde_text text = {0};
 
-    quote(&text, continuation);
+    quote(&text, predicted);
     CLI_LINE(cli_text("prompt", prompt),
              cli_raw("text", text.failed ? "null" : text.data));
     sonde_text_fini(&text);
@@ -443,7 +443,7 @@ static sonde_err generate(const prediction *run, sonde_diag *diag)
     const predict_values *values = run->asked;
     const char *prompt = values->prompt;
     const size_t length = strlen(prompt);
-    continuation made = {.kept = values->json};
+    predicted_text predicted = {.kept = values->json};
     size_t count = length;
     const sonde_nn_generate_options options = {
         .size = sizeof options,
@@ -451,7 +451,7 @@ static sonde_err generate(const prediction *run, sonde_diag *diag)
         .temperature = isnan(values->temperature) ? 0.8F : (float)values->temperature,
         .seed = values->seed != CLI_NOT_GIVEN ? (uint64_t)values->seed : 0,
         .take = take,
-        .user = &made};
+        .user = &predicted};
     int64_t *tokens = calloc(length + 1, sizeof *tokens);
     sonde_err err = SONDE_OK;
 
@@ -462,27 +462,27 @@ static sonde_err generate(const prediction *run, sonde_diag *diag)
     for (size_t i = 0; i < length; i++) {
         tokens[i] = (unsigned char)prompt[i];
     }
-    SONDE__TRY_DONE(sonde_nn_job_tokenizer(run->job, &made.tokenizer, diag));
-    if (made.tokenizer != NULL) {
-        SONDE__TRY_DONE(sonde_nn_tokenizer_encode(made.tokenizer, prompt, length, tokens,
+    SONDE__TRY_DONE(sonde_nn_job_tokenizer(run->job, &predicted.tokenizer, diag));
+    if (predicted.tokenizer != NULL) {
+        SONDE__TRY_DONE(sonde_nn_tokenizer_encode(predicted.tokenizer, prompt, length, tokens,
                                                   &count, diag));
     }
     if (!values->json) {
         (void)fputs(prompt, stdout);
     }
     err = sonde_nn_generate(run->model, tokens, (int64_t)count, &options, diag);
-    if (err == SONDE_OK && made.failed) {
+    if (err == SONDE_OK && predicted.failed) {
         err = diag->err = SONDE_ENOMEM;
     }
     if (!values->json) {
         (void)fputc('\n', stdout);
     } else if (err == SONDE_OK) {
-        print_text_json(prompt, &made);
+        print_text_json(prompt, &predicted);
     }
 
 done:
     free(tokens);
-    free(made.text);
+    free(predicted.text);
     return err;
 }
 

@@ -376,8 +376,8 @@ static void misspelt_keys_are_told_the_nearest(void **state)
     sonde_nn_job *job = NULL;
 
     (void)state;
-    refused(MLP "optimizer: {kind: sgd}\n", SONDE_EINVAL,
-            "job:2: unknown key 'optimizer' (expected optimizer)");
+    refused(MLP "optimiser: {kind: sgd}\n", SONDE_EINVAL,
+            "job:2: unknown key 'optimiser' (expected optimizer)");
     refused(MLP "data: {name: mnist,\n  meen: 0.5}\n", SONDE_EINVAL,
             "job:3: unknown key 'meen' (expected mean)");
     refused(MLP "optimizer: {learing_rate: 0.5}\n", SONDE_EINVAL,
