@@ -356,8 +356,7 @@ static void run(const composite *layer, double seconds)
         op.steps[steps] = step(&op, numbers);
         composed.steps[steps] = step(&composed, numbers);
         spent += op.steps[steps] + composed.steps[steps];
-        if (steps == 0 &&
-            strcmp(layer->name, "lstm") != 0) { /* whose weights are drawn */
+        if (steps == 0 && !layer->drawn) {
             row(layer->name, "_difference",
                 differ(op.parameter, composed.parameter, before, count), "<=1e-4");
         }

@@ -9,7 +9,7 @@
 #include "store/s3/keys.h"
 #include "store/s3/objects.h"
 #include "store/s3/profile.h"
-#include "store/s3/xml.h"
+#include "store/s3/http.h"
 
 #include <stdint.h>
 

@@ -6,7 +6,7 @@
 
 #include "base/macros.h"
 #include "store/s3/sign.h"
-#include "store/s3/xml.h"
+#include "store/s3/http.h"
 
 #include <string.h>
 

@@ -12,7 +12,6 @@
 #include "base/memory.h"
 #include "base/number.h"
 #include "tensor/convert.h"
-#include "tensor/sketch.h"
 #include "base/cpu.h"
 #include "tensor/vitals.h"
 #include <ctype.h>

@@ -11,6 +11,8 @@
 #include <sonde/tensor.h>
 #define XXH_STATIC_LINKING_ONLY /* for a hash state that needs no allocation */
 #include <xxhash.h>
+#include <sonde/sketch.h>
+#include <stdbool.h>
 
 /* --- hash -------------------------------------------------------------------------- */
 
@@ -43,5 +45,11 @@ SONDE_API sonde_err sonde__reducer_add(sonde__reducer *reducer, const sonde_view
                                        sonde_diag *diag);
 SONDE_API void sonde__reducer_finish(sonde__reducer *reducer, sonde_reduced *out);
 SONDE_API void sonde__reducer_fini(sonde__reducer *reducer);
+
+/* --- sketch.c ---------------------------------------------------------------------------- */
+
+/* The finite element of a rank, counted from 1 in ascending order of the elements or of
+ * their absolute values: the middle of its bin. NaN if there is none. */
+double sonde__sketch_ranked(const sonde_sketch *sketch, uint64_t rank, bool absolute);
 
 #endif

@@ -11,7 +11,7 @@
  *     float32   s eeeeeeee mm mmmmm...
  *               |----- raw bin -----|
  */
-#include "tensor/sketch.h"
+#include "tensor/reduction.h"
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"

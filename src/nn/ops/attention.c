@@ -27,7 +27,7 @@
 #include "base/fail.h"
 #include "nn/kernels/rows.h"
 #include "nn/ops/attention_heads.h"
-#include "nn/ops/dropout.h"
+#include "nn/ops/common.h"
 
 #include <math.h>
 #include <string.h>

@@ -5,7 +5,7 @@
  */
 #include "nn/kernels/rows.h"
 #include "nn/ops/attention_heads.h"
-#include "nn/ops/dropout.h"
+#include "nn/ops/common.h"
 
 #include <string.h>
 

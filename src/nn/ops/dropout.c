@@ -10,7 +10,6 @@
  */
 #include "base/random.h"
 #include "nn/ops/common.h"
-#include "nn/ops/dropout.h"
 #include "nn/ops/layer_row.h"
 
 #include <math.h>

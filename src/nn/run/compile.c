@@ -3,7 +3,7 @@
  * failure leaves the session unchanged.
  */
 #include "nn/ranks/ranks.h"
-#include "nn/run/plan_search.h"
+#include "nn/run/plan_object.h"
 #include "nn/run/session_state.h"
 #include "base/clock.h"
 #include "base/cpu.h"

@@ -1,7 +1,7 @@
 /*
  * plan_cache.c - plans in a folder, by their keys.
  */
-#include "nn/run/plan_search.h"
+#include "nn/run/plan_object.h"
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"

@@ -7,7 +7,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "store/s3/profile.h"
-#include "store/s3/xml.h"
+#include "store/s3/http.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -12,7 +12,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "store/s3/profile.h"
-#include "store/s3/upload.h"
+#include "store/s3/objects.h"
 
 #include <sonde/log.h>
 

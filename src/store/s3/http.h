@@ -13,6 +13,9 @@
 
 #include <stdatomic.h>
 #include <stdint.h>
+#include <sonde/text.h>
+#include <stdbool.h>
+#include <stddef.h>
 
 typedef struct sonde__s3_line {
     const sonde__curl *curl;
@@ -52,5 +55,16 @@ void sonde__s3_line_close(sonde__s3_line *line);
 /* Fills answer; its body, empty or of an earlier call, is used again. */
 void sonde__s3_line_call(sonde__s3_line *line, const sonde__s3_call *call,
                          sonde__s3_answer *answer);
+
+/* --- xml.c: the texts of elements in the answers of AWS --------------------------------- */
+
+/* Without attributes, and with no nesting of an element in itself. */
+
+/* Copies the text between the next <tag> and </tag> to value, with entities decoded, and
+ * moves *place (in a NUL-terminated text) past them. False: there is none. */
+bool sonde__s3_xml(const char **place, const char *tag, char *value, size_t size);
+/* The first one of a body, which may be empty. */
+bool sonde__s3_xml_first(const sonde_text *body, const char *tag, char *value,
+                         size_t size);
 
 #endif

@@ -57,7 +57,7 @@ sonde_err sonde__s3_keys_of_process(const char *profile, double most,
 sonde_err sonde__s3_keys_of_aws(const char *profile, double most, sonde__s3_keys *keys,
                                 sonde_diag *diag);
 
-/* --- keys_take.c: for the sources --------------------------------------------------- */
+/* --- for the sources --------------------------------------------------- */
 
 /* Copies the parts, of which token and expires ("2030-01-31T12:00:00Z") may be NULL. where
  * names the source. SONDE_EFORMAT: key or secret is missing, or they are expired. */

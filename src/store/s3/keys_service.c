@@ -16,7 +16,7 @@
 #include "base/number.h"
 #include "store/s3/keys.h"
 #include "store/s3/profile.h"
-#include "store/s3/xml.h"
+#include "store/s3/http.h"
 
 #include <stdio.h>
 #include <stdlib.h>

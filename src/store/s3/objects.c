@@ -5,7 +5,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "store/s3/xml.h"
+#include "store/s3/http.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -56,4 +56,16 @@ sonde_err sonde__s3_list(sonde__s3_bucket *bucket, sonde__s3_line *line,
                          const char *start, const char *after, bool folders,
                          sonde__s3_seen *seen, void *user, sonde_diag *diag);
 
+/* --- upload.c: files to objects, the large ones in parts ----------------------------- */
+
+/* An upload in parts that fails is aborted; the next one of the file begins with its first
+ * part, and aborts what an earlier process, or an outage, left in the store. */
+
+/* A file, in several parts if it is larger than SONDE__S3_PART, or SONDE_S3_PART_BYTES. */
+sonde_err sonde__s3_put_file(sonde__s3_bucket *bucket, sonde__s3_line *line,
+                             const char *name, const char *path, sonde_diag *diag);
+/* Aborts the uploads to names that begin with start. What fails is left. */
+void sonde__s3_abort_uploads(sonde__s3_bucket *bucket, sonde__s3_line *line,
+                             const char *start);
+
 #endif

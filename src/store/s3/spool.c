@@ -9,7 +9,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "store/s3/copy.h"
-#include "store/s3/upload.h"
+#include "store/s3/objects.h"
 
 #include <sonde/log.h>
 

@@ -5,7 +5,7 @@
 #include "base/memory.h"
 #include "store/s3/copy.h"
 #include "store/s3/spool.h"
-#include "store/s3/upload.h"
+#include "store/s3/objects.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,12 +1,12 @@
 /*
- * upload.c - see upload.h.
+ * upload.c - files to objects; see objects.h.
  */
-#include "store/s3/upload.h"
+#include "store/s3/objects.h"
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
 #include "store/s3/profile.h"
-#include "store/s3/xml.h"
+#include "store/s3/http.h"
 
 #include <errno.h>
 #include <fcntl.h>

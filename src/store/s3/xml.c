@@ -1,7 +1,7 @@
 /*
- * xml.c - see xml.h.
+ * xml.c - see http.h.
  */
-#include "store/s3/xml.h"
+#include "store/s3/http.h"
 #include "base/macros.h"
 
 #include <stdio.h>
