@@ -15,6 +15,8 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "support.h"
+#include "record/record_sink.h"
+#include "capture/hook_state.h"
 
 #include <sonde/error.h>
 #include <sonde/watch.h>
@@ -100,7 +102,7 @@ static void begin(bench *rig)
 
 static void drain(bench *rig)
 {
-    if (!sonde_recorder_drain(sonde_hook_recorder(rig->hook), 60.0)) {
+    if (!sonde__recorder_drain(sonde__hook_recorder(rig->hook), 60.0)) {
         (void)fprintf(stderr, "bench_hook: the recorder does not drain\n");
         exit(2);
     }

@@ -30,6 +30,7 @@
 
 #include "base/macros.h"
 #include "base/random.h"
+#include "record/record_sink.h"
 
 #include <sonde/recorder.h>
 #include <sonde/sketch.h>
@@ -132,11 +133,11 @@ static void record_step(sonde_recorder *recorder, int64_t step)
     sonde_sketch_init(&sketch);
     sketch.positive[step % SONDE_SKETCH_BINS] = 1;
     for (uint32_t id = 0; id < TENSORS; id++) {
-        sonde_recorder_put(recorder, id, &at, &view);
-        sonde_recorder_put_vitals(recorder, id, &at, &vitals);
+        sonde__recorder_put(recorder, id, &at, &view);
+        sonde__recorder_put_vitals(recorder, id, &at, &vitals);
     }
-    sonde_recorder_put_sketch(recorder, 0, &at, &sketch);
-    sonde_recorder_end_step(recorder, &at);
+    sonde__recorder_put_sketch(recorder, 0, &at, &sketch);
+    sonde__recorder_end_step(recorder, &at);
 }
 
 static sonde_recorder *start(const char *path, const sonde_catalogue *catalogue)
@@ -144,11 +145,11 @@ static sonde_recorder *start(const char *path, const sonde_catalogue *catalogue)
     sonde_recorder *recorder = NULL;
     sonde_diag diag = {0};
 
-    bench_check(sonde_recorder_create(SONDE_OPTIONS(sonde_recorder, .path = path,
-                                                    .ring_bytes = 1024 * 1024,
-                                                    .segment_bytes = 64 * 1024,
-                                                    .when_full = SONDE_WHEN_FULL_WAIT),
-                                      catalogue, &recorder, &diag),
+    bench_check(sonde__recorder_create(SONDE_OPTIONS(sonde_recorder, .path = path,
+                                                     .ring_bytes = 1024 * 1024,
+                                                     .segment_bytes = 64 * 1024,
+                                                     .when_full = SONDE_WHEN_FULL_WAIT),
+                                       catalogue, &recorder, &diag),
                 &diag);
     return recorder;
 }
@@ -162,9 +163,9 @@ static int run_child(const char *path)
 
     for (int64_t step = 0; step < STEPS; step++) {
         record_step(recorder, step);
-        must(sonde_recorder_drain(recorder, SECONDS), "drain");
+        must(sonde__recorder_drain(recorder, SECONDS), "drain");
     }
-    bench_check(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, NULL, &diag), &diag);
+    bench_check(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, NULL, &diag), &diag);
     sonde_catalogue_destroy(catalogue);
     return 0;
 }
@@ -342,7 +343,7 @@ static int run_killed(const char *path)
     for (int64_t step = 0; step < STEPS; step++) {
         record_step(recorder, step);
         if (step == STEPS / 2) {
-            must(sonde_recorder_drain(recorder, SECONDS), "drain");
+            must(sonde__recorder_drain(recorder, SECONDS), "drain");
         }
     }
     return raise(SIGKILL);
@@ -353,13 +354,13 @@ static int run_resumed(const char *path)
 {
     sonde_catalogue *const catalogue = declare();
     sonde_recorder *recorder = NULL;
-    sonde_err err = sonde_recorder_create(SONDE_OPTIONS(sonde_recorder, .path = path,
-                                                        .resume = SONDE_RESUME_ANY,
-                                                        .wait_seconds = 0.1),
-                                          catalogue, &recorder, NULL);
+    sonde_err err = sonde__recorder_create(SONDE_OPTIONS(sonde_recorder, .path = path,
+                                                         .resume = SONDE_RESUME_ANY,
+                                                         .wait_seconds = 0.1),
+                                           catalogue, &recorder, NULL);
 
     if (err == SONDE_OK) {
-        err = sonde_recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL);
+        err = sonde__recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL);
     }
     sonde_catalogue_destroy(catalogue);
     return err != SONDE_OK;

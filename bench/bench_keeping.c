@@ -32,6 +32,8 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "base/random.h"
+#include "record/record_sink.h"
+#include "capture/hook_state.h"
 
 #include <sonde/hook.h>
 #include <sonde/recorder.h>
@@ -107,7 +109,7 @@ static void make_hook(side *self, const char *job, int64_t vitals_every)
                                   &self->hook, &diag),
                 &diag);
     bench_network_hook(&self->net, job, 1, self->hook);
-    self->recorder = sonde_hook_recorder(self->hook);
+    self->recorder = sonde__hook_recorder(self->hook);
 }
 
 static bool has_hooks(const bench *b)
@@ -170,10 +172,10 @@ static void run_slice(const bench *b, side *self, int64_t steps, double *thread,
     }
     *thread = bench_clock(CLOCK_THREAD_CPUTIME_ID) - thread_start;
     if (self->hook != NULL) {
-        self->recorder = sonde_hook_recorder(self->hook);
+        self->recorder = sonde__hook_recorder(self->hook);
     }
     if (self->recorder != NULL) {
-        (void)sonde_recorder_drain(self->recorder, 600.0);
+        (void)sonde__recorder_drain(self->recorder, 600.0);
     }
     *process = bench_clock(CLOCK_PROCESS_CPUTIME_ID) - process_start;
     bench_records_thin(self->run);
@@ -189,7 +191,7 @@ static void warm_ring(const bench *b, side *self)
     do {
         run_slice(b, self, 20, &thread, &process);
         if (self->recorder != NULL) {
-            sonde_recorder_get_stats(self->recorder, &stats);
+            sonde__recorder_get_stats(self->recorder, &stats);
         }
     } while (self->recorder != NULL && stats.bytes < BENCH_RING &&
              bench_clock(CLOCK_MONOTONIC) < end);

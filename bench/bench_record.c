@@ -16,6 +16,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "base/random.h"
+#include "record/record_sink.h"
 
 #include <sonde/error.h>
 #include <sonde/recorder.h>
@@ -85,7 +86,7 @@ static void make(bench_recorder *b, size_t bytes, size_t ring)
     b->view = sonde_view_of(SONDE_F32, 1, info.shape, NULL);
     bench_check(sonde_catalogue_create(&b->catalogue, &diag), &diag);
     bench_check(sonde_catalogue_declare(b->catalogue, &info, &id, &diag), &diag);
-    bench_check(sonde_recorder_create(&options, b->catalogue, &b->recorder, &diag),
+    bench_check(sonde__recorder_create(&options, b->catalogue, &b->recorder, &diag),
                 &diag);
 }
 
@@ -95,7 +96,7 @@ static void put(bench_recorder *b, unsigned char *source, size_t count)
         const sonde_coordinate at = {.global_step = b->step, .mode_step = b->step};
 
         b->view.data = source + i * b->bytes % SOURCE;
-        sonde_recorder_put(b->recorder, 0, &at, &b->view);
+        sonde__recorder_put(b->recorder, 0, &at, &b->view);
         b->step++;
     }
 }
@@ -104,7 +105,7 @@ static void end(bench_recorder *b)
 {
     sonde_diag diag = {0};
 
-    bench_check(sonde_recorder_close(b->recorder, SONDE_RUN_FINISHED, NULL, &diag),
+    bench_check(sonde__recorder_close(b->recorder, SONDE_RUN_FINISHED, NULL, &diag),
                 &diag);
     sonde_catalogue_destroy(b->catalogue);
     remove_run();
@@ -142,7 +143,7 @@ static void of_producer(size_t bytes, const char *size, unsigned char *source,
     make(&b, bytes, RING);
     for (int warm = 0; warm < 10; warm++) { /* the ring's pages are there */
         put(&b, source, count);
-        (void)sonde_recorder_drain(b.recorder, 60);
+        (void)sonde__recorder_drain(b.recorder, 60);
         copy(room, &at, source, bytes, count);
     }
     for (int i = 0; i < ROUNDS; i++) {
@@ -150,7 +151,7 @@ static void of_producer(size_t bytes, const char *size, unsigned char *source,
 
         put(&b, source, count);
         puts[i] = (own_time() - began) / (double)count * 1e9;
-        (void)sonde_recorder_drain(b.recorder, 60);
+        (void)sonde__recorder_drain(b.recorder, 60);
         began = own_time();
         copy(room, &at, source, bytes, count);
         copies[i] = (own_time() - began) / (double)count * 1e9;
@@ -179,23 +180,23 @@ static void of_small_things(void)
         double began = own_time();
 
         if (i == 0) { /* told of the tensor */
-            sonde_recorder_put_vitals(b.recorder, 0, &at, &vitals);
+            sonde__recorder_put_vitals(b.recorder, 0, &at, &vitals);
         }
         for (int k = 0; k < COUNT; k++) {
-            sonde_recorder_put_vitals(b.recorder, 0, &at, &vitals);
+            sonde__recorder_put_vitals(b.recorder, 0, &at, &vitals);
         }
         rows[i] = (own_time() - began) / COUNT * 1e9;
-        (void)sonde_recorder_drain(b.recorder, 60);
+        (void)sonde__recorder_drain(b.recorder, 60);
         began = own_time();
         for (int k = 0; k < COUNT; k++) { /* a step is written if it has data */
-            sonde_recorder_put_vitals(b.recorder, 0, &at, &vitals);
-            sonde_recorder_end_step(b.recorder, &at);
+            sonde__recorder_put_vitals(b.recorder, 0, &at, &vitals);
+            sonde__recorder_end_step(b.recorder, &at);
         }
         ends[i] = (own_time() - began) / COUNT * 1e9 - rows[i];
-        (void)sonde_recorder_drain(b.recorder, 60);
+        (void)sonde__recorder_drain(b.recorder, 60);
         began = own_time();
         for (int k = 0; k < COUNT; k++) {
-            sonde_recorder_end_step(b.recorder, &at);
+            sonde__recorder_end_step(b.recorder, &at);
         }
         empty[i] = (own_time() - began) / COUNT * 1e9;
     }
@@ -245,7 +246,8 @@ static double write_recorded(unsigned char *source, size_t bytes, size_t total)
     began = sonde__now();
     put(&b, source, total / bytes);
     sonde_diag diag = {0};
-    bench_check(sonde_recorder_close(b.recorder, SONDE_RUN_FINISHED, NULL, &diag), &diag);
+    bench_check(sonde__recorder_close(b.recorder, SONDE_RUN_FINISHED, NULL, &diag),
+                &diag);
     began = sonde__now() - began;
     sonde_catalogue_destroy(b.catalogue);
     remove_run();

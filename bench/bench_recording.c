@@ -33,6 +33,7 @@
 
 #include "base/macros.h"
 #include "base/memory.h"
+#include "record/record_sink.h"
 
 #include <sonde/error.h>
 #include <sonde/recorder.h>
@@ -114,18 +115,18 @@ static void measure(bench *b, sonde_recorder_stats *stats)
     time_block(b, &b->recording, 0, 20, &ignored, &ignored);
     time_block(b, &b->bare, 0, 20, &step, &ignored);
     block = (int64_t)fmax(10.0, ceil(BLOCK_SECONDS / (step / 20.0) / 10.0) * 10.0);
-    must(sonde_recorder_drain(b->records.recorder, 60.0), "drain");
+    must(sonde__recorder_drain(b->records.recorder, 60.0), "drain");
     do {
         time_block(b, &b->bare, b->steps, block, &b->bare_wall, &b->bare_own);
         time_block(b, &b->recording, b->steps, block, &b->wall, &b->own);
         b->steps += block;
-        sonde_recorder_get_stats(b->records.recorder, stats);
+        sonde__recorder_get_stats(b->records.recorder, stats);
     } while (b->bare_wall + b->wall < b->seconds && (double)stats->bytes < MOST_BYTES);
     {
         const double start = bench_clock(CLOCK_MONOTONIC);
 
-        (void)sonde_recorder_drain(b->records.recorder, 600.0);
-        sonde_recorder_get_stats(b->records.recorder, stats);
+        (void)sonde__recorder_drain(b->records.recorder, 600.0);
+        sonde__recorder_get_stats(b->records.recorder, stats);
         bench_records_close(&b->records);
         b->wall += bench_clock(CLOCK_MONOTONIC) - start;
     }

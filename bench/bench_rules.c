@@ -19,6 +19,8 @@
 #include "base/clock.h"
 #include "base/macros.h"
 #include "base/random.h"
+#include "record/record_sink.h"
+#include "rules/engine.h"
 
 #include <sonde/error.h>
 #include <sonde/recorder.h>
@@ -126,7 +128,7 @@ static double engine_seconds(const sonde_catalogue *catalogue)
     sonde_vitals vitals;
     double begun = 0.0;
 
-    bench_check(sonde_rules_begin(rules, catalogue, NULL, NULL, &diag), &diag);
+    bench_check(sonde__rules_begin(rules, catalogue, NULL, NULL, &diag), &diag);
     for (int i = 0; i < 64; i++) {
         values[i] = 0.01F * sonde__normal(1, 1, (uint64_t)i);
     }
@@ -143,11 +145,11 @@ static double engine_seconds(const sonde_catalogue *catalogue)
                 .at = at,
                 .vitals = &vitals};
 
-            if (sonde_rules_wants(rules, id) & SONDE_HOW_VITALS) {
-                sonde_rules_put(rules, &observation);
+            if (sonde__rules_wants(rules, id) & SONDE_HOW_VITALS) {
+                sonde__rules_put(rules, &observation);
             }
         }
-        sonde_rules_end_step(rules, &at);
+        sonde__rules_end_step(rules, &at);
     }
     begun = (sonde__now() - begun) / 2000;
     sonde_rules_destroy(rules);
@@ -266,7 +268,7 @@ static void record(const char *path)
     for (int i = 0; i < TENSORS; i++) {
         declare(catalogue, i);
     }
-    bench_check(sonde_recorder_create(&options, catalogue, &recorder, &diag), &diag);
+    bench_check(sonde__recorder_create(&options, catalogue, &recorder, &diag), &diag);
     for (int i = 0; i < 64; i++) {
         values[i] = sonde__normal(1, 1, (uint64_t)i);
     }
@@ -276,11 +278,11 @@ static void record(const char *path)
         values[step % 64] = 0.5F + sonde__uniform(2, 2, (uint64_t)step);
         sonde_vitals_of(&view, &vitals);
         for (uint32_t id = 0; id < TENSORS; id++) {
-            sonde_recorder_put_vitals(recorder, id, &at, &vitals);
+            sonde__recorder_put_vitals(recorder, id, &at, &vitals);
         }
-        sonde_recorder_end_step(recorder, &at);
+        sonde__recorder_end_step(recorder, &at);
     }
-    bench_check(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, NULL, &diag), &diag);
+    bench_check(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, NULL, &diag), &diag);
     sonde_catalogue_destroy(catalogue);
 }
 
@@ -365,7 +367,7 @@ static double live_once(const char *path, int round)
     for (int i = 0; i < TENSORS; i++) {
         declare(catalogue, i);
     }
-    bench_check(sonde_recorder_create(&options, catalogue, &recorder, &diag), &diag);
+    bench_check(sonde__recorder_create(&options, catalogue, &recorder, &diag), &diag);
     for (int64_t step = 0; step < LIVE_STEPS + 7 * round; step++) {
         const sonde_coordinate at = {.global_step = step, .mode_step = step};
         const bool last = step + 1 == LIVE_STEPS + 7 * round;
@@ -373,15 +375,15 @@ static double live_once(const char *path, int round)
         values[3] = last ? NAN : 1.0F;
         sonde_vitals_of(&view, &vitals);
         for (uint32_t id = 0; id < TENSORS; id++) {
-            sonde_recorder_put_vitals(recorder, id, &at, &vitals);
+            sonde__recorder_put_vitals(recorder, id, &at, &vitals);
         }
-        sonde_recorder_end_step(recorder, &at);
+        sonde__recorder_end_step(recorder, &at);
         begun = sonde__now();
         (void)usleep(1000);
     }
     bench_check(read(ends[0], &told, sizeof told) == sizeof told ? SONDE_OK : SONDE_EIO,
                 &diag);
-    bench_check(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, NULL, &diag), &diag);
+    bench_check(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, NULL, &diag), &diag);
     (void)waitpid(child, NULL, 0);
     (void)close(ends[0]);
     (void)close(ends[1]);

@@ -14,6 +14,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "base/random.h"
+#include "record/record_sink.h"
 
 #include <sonde/error.h>
 #include <sonde/alloc.h>
@@ -106,7 +107,7 @@ static void write_run(const char *name, int64_t steps, int64_t count, bool raw)
     sonde_vitals vitals;
     sonde_diag diag = {0};
 
-    bench_check(sonde_recorder_create(&options, catalogue, &recorder, &diag), &diag);
+    bench_check(sonde__recorder_create(&options, catalogue, &recorder, &diag), &diag);
     for (int64_t i = 0; i < count; i++) {
         data[i] = (float)i;
     }
@@ -117,14 +118,14 @@ static void write_run(const char *name, int64_t steps, int64_t count, bool raw)
         sonde_vitals_of(&view, &vitals);
         for (uint32_t t = 0; t < TENSORS; t++) {
             if (raw) {
-                sonde_recorder_put(recorder, t, &at, &view);
+                sonde__recorder_put(recorder, t, &at, &view);
             } else {
-                sonde_recorder_put_vitals(recorder, t, &at, &vitals);
+                sonde__recorder_put_vitals(recorder, t, &at, &vitals);
             }
         }
-        sonde_recorder_end_step(recorder, &at);
+        sonde__recorder_end_step(recorder, &at);
     }
-    bench_check(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, NULL, &diag), &diag);
+    bench_check(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, NULL, &diag), &diag);
     sonde_catalogue_destroy(catalogue);
     sonde__free(data);
 }

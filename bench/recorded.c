@@ -4,6 +4,7 @@
 #include "recorded.h"
 
 #include "record/recorder_state.h"
+#include "record/record_sink.h"
 
 #include <sonde/error.h>
 
@@ -141,7 +142,7 @@ static sonde_err attach(void *user, const sonde_catalogue *catalogue,
         return err;
     }
     tap.what = selector;
-    tap.where = sonde_recorder_sink(records->recorder);
+    tap.where = sonde__recorder_sink(records->recorder);
     tap.when[SONDE_MODE_TRAIN] = sonde_schedule_every(records->interval);
     err = sonde_observer_add(observer, &tap, NULL, diag);
     sonde_selector_destroy(selector);
@@ -180,7 +181,7 @@ void bench_records_close(bench_records *records)
 {
     sonde_diag diag = {0};
 
-    bench_check(sonde_recorder_close(records->recorder, SONDE_RUN_FINISHED, NULL, &diag),
+    bench_check(sonde__recorder_close(records->recorder, SONDE_RUN_FINISHED, NULL, &diag),
                 &diag);
     records->recorder = NULL;
 }

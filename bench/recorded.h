@@ -15,6 +15,7 @@
 #define SONDE_BENCH_RECORDED_H
 
 #include "support.h"
+#include "record/record_sink.h"
 
 #include <sonde/recorder.h>
 

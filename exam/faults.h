@@ -14,6 +14,8 @@
 #ifndef SONDE_BENCH_FAULTS_H
 #define SONDE_BENCH_FAULTS_H
 
+#include "record/record_sink.h"
+
 #include <sonde/nn/trainer.h>
 #include <sonde/rules.h>
 

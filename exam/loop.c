@@ -8,6 +8,8 @@
 
 #include "base/macros.h"
 #include "base/memory.h"
+#include "record/record_sink.h"
+#include "rules/engine.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -117,7 +119,7 @@ static void end(loop *training)
 {
     sonde_observer_end_step(training->observer);
     if (training->recorder != NULL) {
-        sonde_recorder_end_step(training->recorder, &training->at);
+        sonde__recorder_end_step(training->recorder, &training->at);
     }
     training->mode_steps[training->at.mode]++;
     training->at.global_step++;
@@ -191,7 +193,7 @@ void loop_train(const loop_plan *plan, sonde_rules **rules)
         }
     }
     if (plan->idle > 0.0) {
-        sonde_rules_idle(training->rules, plan->idle);
+        sonde__rules_idle(training->rules, plan->idle);
     }
     sonde_rules_finish(training->rules);
     *rules = training->rules;

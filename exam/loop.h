@@ -12,6 +12,7 @@
 #define SONDE_BENCH_FAULTS_LOOP_H
 
 #include "faults.h"
+#include "record/record_sink.h"
 
 #include <sonde/observer.h>
 #include <sonde/recorder.h>

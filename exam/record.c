@@ -6,6 +6,7 @@
 #include "observe/collections.h"
 
 #include "support.h"
+#include "record/record_sink.h"
 
 #include <sonde/trial.h>
 
@@ -125,19 +126,19 @@ sonde_recorder *faults_record(const char *path, const sonde_catalogue *catalogue
         exit(2);
     }
     faults_record_remove(path);
-    bench_check(sonde_recorder_create(&options, catalogue, &recorder, &diag), &diag);
+    bench_check(sonde__recorder_create(&options, catalogue, &recorder, &diag), &diag);
     bench_check(sonde_rules_default_looks(catalogue, 0, NULL, looks, &diag), &diag);
     for (uint32_t id = 0; id < sonde_catalogue_count(catalogue); id++) {
         const sonde_tensor_info *info = sonde_catalogue_info(catalogue, id);
 
         if (faults_record_defaults) {
             tap_defaults(observer, info, &looks[(size_t)id * SONDE_MODE_COUNT],
-                         sonde_recorder_sink(recorder));
+                         sonde__recorder_sink(recorder));
         }
         for (int mode = 0; mode < SONDE_MODE_PREDICT && !faults_record_defaults; mode++) {
-            tap_one(observer, info->name, sonde_recorder_sink(recorder), mode,
+            tap_one(observer, info->name, sonde__recorder_sink(recorder), mode,
                     SONDE_HOW_VITALS, 1);
-            tap_one(observer, info->name, sonde_recorder_sink(recorder), mode,
+            tap_one(observer, info->name, sonde__recorder_sink(recorder), mode,
                     SONDE_HOW_RAW, at_each_step(info) ? 1 : 10);
         }
     }
@@ -154,7 +155,7 @@ void faults_record_end(sonde_recorder *recorder)
     sonde_diag diag = {0};
 
     if (recorder != NULL) {
-        bench_check(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, NULL, &diag),
+        bench_check(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, NULL, &diag),
                     &diag);
     }
 }

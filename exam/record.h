@@ -8,6 +8,7 @@
 #define SONDE_BENCH_FAULTS_RECORD_H
 
 #include "faults.h"
+#include "record/record_sink.h"
 
 #include <sonde/recorder.h>
 

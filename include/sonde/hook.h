@@ -123,10 +123,10 @@ SONDE_API void sonde_hook_step_done(sonde_hook *hook);
 /* Returns the folder of the run, borrowed; NULL in a dry run. For a run in a store,
  * s3://..., the folder from which its files are sent. */
 SONDE_API const char *sonde_hook_path(const sonde_hook *hook);
-/* Returns the recorder, borrowed; NULL before the first step and in a dry run. */
-SONDE_API sonde_recorder *sonde_hook_recorder(sonde_hook *hook);
-/* Closes the run as sonde_recorder_close does, and frees the hook. Accepts NULL. A run
- * that was never opened leaves no files. */
+/* Writes what is left, closes all files with the end of the run (end.json), and frees the
+ * hook in any case. What fails is retried for wait_seconds. Accepts NULL. A run that was
+ * never opened leaves no files. text may be NULL. SONDE_EIO if anything was lost; diag says
+ * how much and why. SONDE_EINVAL for an unknown reason: the run is closed as failed. */
 SONDE_API sonde_err sonde_hook_close(sonde_hook *hook, sonde_run_end reason,
                                      const char *text, sonde_diag *diag);
 

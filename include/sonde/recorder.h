@@ -1,22 +1,20 @@
 /*
  * recorder.h - records tensors in a run directory (docs/format.md).
  *
- * A recorder is a sink: values of taps that lead to it are recorded. A program without
- * an observer calls put, put_vitals and end_step itself, or uses a hook
- * (<sonde/hook.h>). Either way the value is copied into a ring in memory and the call
- * returns; one thread of the recorder writes, hashes and syncs.
+ * What a hook (<sonde/hook.h>) records with: options of the run, how it ended, and what a
+ * crashed writer left. A value is copied into a ring in memory and the call returns; one
+ * thread of the recorder writes, hashes and syncs.
  *
  *     producer --put--> ring --writer thread--> segment, statistics, sketches, steps
  *
  * A fault in recording never stops the producer: a full disk or a missing folder is
  * logged once and retried after 1, 2, 4 ... 128 ms. The records wait in the ring, and
- * raw values that find no room in it hold up put (when_full); after wait_seconds records
- * are lost and counted by cause; get_stats and close report them. Configuration errors
- * are errors of create.
+ * raw values that find no room in it hold up the producer (when_full); after wait_seconds
+ * records are lost and counted by cause; closing the hook reports them.
  *
- * One producing thread per recorder. put costs a memcpy and about 10 ns. It allocates
- * only for values larger than a quarter of the ring, and for tensors beyond the 65,536th
- * that are declared after create.
+ * A value costs a memcpy and about 10 ns. Memory is allocated only for values larger than
+ * a quarter of the ring, and for tensors beyond the 65,536th that are declared after the
+ * first step.
  */
 #ifndef SONDE_RECORDER_H
 #define SONDE_RECORDER_H
@@ -72,17 +70,6 @@ typedef struct sonde_recorder_options {
     const char *save; /* a JSON object */
 } sonde_recorder_options;
 
-typedef struct sonde_recorder sonde_recorder;
-
-typedef struct sonde_recorder_stats {
-    uint64_t records, bytes; /* raw values written; their bytes before compression */
-    uint64_t rows, sketches;
-    uint64_t lost_ring_full, lost_disk_full, lost_io_error;
-    uint64_t waits;        /* puts that found the ring full and waited */
-    double waited_seconds; /* in total */
-    int64_t last_step;     /* the last global step complete in the files; -1: none */
-} sonde_recorder_stats;
-
 /* How a run ended; in end.json. */
 typedef enum sonde_run_end {
     SONDE_RUN_FINISHED = 0,
@@ -90,22 +77,6 @@ typedef enum sonde_run_end {
     SONDE_RUN_FAILED = 2,
     SONDE_RUN_STOPPED_BY_RULE = 3
 } sonde_run_end;
-
-/* Creates the folders, writes run.json and starts the writer. The first of several
- * workers writes run.json; the others, of the same world, join. options are copied;
- * catalogue is borrowed until close and may grow. SONDE_EEXIST: the path holds a run
- * already; SONDE_EINVAL: the run has another id than resume; SONDE_EBUSY: another
- * process writes it; SONDE_EIO: the disk fails or hangs, and what an earlier writer left
- * is as it was. A forked child records nothing with it; the child may close it. */
-SONDE_API SONDE_CHECKED sonde_err sonde_recorder_create(
-    const sonde_recorder_options *options, const sonde_catalogue *catalogue,
-    sonde_recorder **out, sonde_diag *diag);
-/* Drains the ring, closes all files, writes end.json and frees the recorder in any case.
- * What fails is retried for wait_seconds. SONDE_EIO if anything was lost; diag says how
- * much and why. SONDE_EINVAL for an unknown reason: the run is closed as failed. text may
- * be NULL. */
-SONDE_API sonde_err sonde_recorder_close(sonde_recorder *recorder, sonde_run_end reason,
-                                         const char *text, sonde_diag *diag);
 
 /* Writes the records that a dead writer of a worker left in its ring (docs/format.md)
  * into the files of the run, which otherwise stays as it is. Trials, and recorders that
@@ -130,29 +101,6 @@ typedef void sonde_spool_seen(void *user, const sonde_spool *spool);
 /* Calls seen for each worker. spool is borrowed for the call. */
 SONDE_API SONDE_CHECKED sonde_err sonde_recorder_spools(sonde_spool_seen *seen,
                                                         void *user, sonde_diag *diag);
-
-/* The sink for taps; owned by the recorder. */
-SONDE_API sonde_sink *sonde_recorder_sink(sonde_recorder *recorder);
-/* Records a value of tensor id; any strides. lost_io_error counts what is not valid. */
-SONDE_API void sonde_recorder_put(sonde_recorder *recorder, uint32_t id,
-                                  const sonde_coordinate *at, const sonde_view *view);
-SONDE_API void sonde_recorder_put_vitals(sonde_recorder *recorder, uint32_t id,
-                                         const sonde_coordinate *at,
-                                         const sonde_vitals *vitals);
-SONDE_API void sonde_recorder_put_sketch(sonde_recorder *recorder, uint32_t id,
-                                         const sonde_coordinate *at,
-                                         const sonde_sketch *sketch);
-/* Completes a step: readers see it from now on, with the present time. Costs one reading
- * of the clock and 32 bytes. A step without any put costs nothing: it is complete once a
- * later one is. (With several workers every step is written, because a step is complete
- * when all workers have completed it.) */
-SONDE_API void sonde_recorder_end_step(sonde_recorder *recorder,
-                                       const sonde_coordinate *at);
-/* Waits until every put is in the files (not yet synced) or counted as lost; false when
- * the time is over. */
-SONDE_API bool sonde_recorder_drain(sonde_recorder *recorder, double seconds);
-SONDE_API void sonde_recorder_get_stats(const sonde_recorder *recorder,
-                                        sonde_recorder_stats *stats);
 
 #ifdef __cplusplus
 }

@@ -4,7 +4,6 @@
  *     create; add the rules; then one of
  *       - sonde_rules_judge: a trial, ended or being written
  *       - sonde_rules_attach: the observer of a running session or loop
- *       - begin, put, end_step, finish: evidence that the caller passes itself
  *     findings, account; destroy
  *
  * Steps of mode global are those of a program without modes: they count as training,
@@ -194,25 +193,6 @@ typedef struct sonde_rule_account {
 SONDE_API void sonde_rules_account(const sonde_rules *rules, size_t i,
                                    sonde_rule_account *account);
 
-/* --- evidence passed by the caller -------------------------------------------------- */
-
-/* catalogue is borrowed until destroy and may grow between steps; then call refresh. If
- * in_collection is NULL, the roles are the only collections. */
-SONDE_API SONDE_CHECKED sonde_err sonde_rules_begin(
-    sonde_rules *rules, const sonde_catalogue *catalogue,
-    bool (*in_collection)(const void *user, uint32_t id, const char *collection),
-    const void *user, sonde_diag *diag);
-/* Takes up the tensors that were declared since. Afterwards wants may return more. */
-SONDE_API SONDE_CHECKED sonde_err sonde_rules_refresh(sonde_rules *rules,
-                                                      sonde_diag *diag);
-/* The SONDE_HOW_ bits of the evidence that rules need of a tensor. */
-SONDE_API unsigned sonde_rules_wants(const sonde_rules *rules, uint32_t id);
-/* Passes evidence of the step that end_step will end: any of view, vitals, sketch and
- * hash, for each micro-batch and replica. */
-SONDE_API void sonde_rules_put(sonde_rules *rules, const sonde_observation *observation);
-SONDE_API void sonde_rules_end_step(sonde_rules *rules, const sonde_coordinate *at);
-/* The run has not ended, but there was no new step for so many seconds. */
-SONDE_API void sonde_rules_idle(sonde_rules *rules, double seconds);
 /* The run has ended: rules report what they can only know then. */
 SONDE_API void sonde_rules_finish(sonde_rules *rules);
 
@@ -231,6 +211,7 @@ typedef struct sonde_rules_looks {
  */
 SONDE_API sonde_rules_looks sonde_rules_looks_of_role(const sonde_rules *rules,
                                                       sonde_role role, sonde_mode mode);
+
 /*
  * The schedules of the default rules for the tensors first ... count - 1 of a catalogue:
  * looks[(id - first) * SONDE_MODE_COUNT + mode]. A hook records this evidence by default.

@@ -4,6 +4,8 @@
  * make_<type>() returns a valid object of an opaque type, or of a struct that all zeros
  * do not describe. What they allocate is freed by the end of the case's process.
  */
+#include "record/record_sink.h"
+
 #include <fcntl.h>
 #include <limits.h>
 #include <math.h>
@@ -194,11 +196,11 @@ static void record_run(const char *path)
     sonde_recorder *recorder = NULL;
     sonde_coordinate at = {.mode = SONDE_MODE_TRAIN};
 
-    must(sonde_recorder_create(SONDE_OPTIONS(sonde_recorder, .path = path),
-                               make_sonde_catalogue(), &recorder, &diag));
-    sonde_recorder_put(recorder, 0, &at, make_sonde_view());
-    sonde_recorder_end_step(recorder, &at);
-    must(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, NULL, &diag));
+    must(sonde__recorder_create(SONDE_OPTIONS(sonde_recorder, .path = path),
+                                make_sonde_catalogue(), &recorder, &diag));
+    sonde__recorder_put(recorder, 0, &at, make_sonde_view());
+    sonde__recorder_end_step(recorder, &at);
+    must(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, NULL, &diag));
 }
 
 static sonde_recorder *make_sonde_recorder(void)
@@ -207,8 +209,8 @@ static sonde_recorder *make_sonde_recorder(void)
     char path[32];
 
     (void)snprintf(path, sizeof path, "run%d", (int)getpid());
-    must(sonde_recorder_create(SONDE_OPTIONS(sonde_recorder, .path = path),
-                               make_sonde_catalogue(), &recorder, &diag));
+    must(sonde__recorder_create(SONDE_OPTIONS(sonde_recorder, .path = path),
+                                make_sonde_catalogue(), &recorder, &diag));
     return recorder;
 }
 

@@ -3,6 +3,7 @@
  * it is given, with a word on what is wrong.
  */
 #include "cmocka_all.h"
+#include "record/record_sink.h"
 
 #include <sonde/actions.h>
 #include <sonde/anchor.h>
@@ -260,8 +261,8 @@ static void options_of_runs(void **state)
     (void)snprintf(path, sizeof path, "%s/run", folder);
     assert_int_equal(sonde_catalogue_create(&catalogue, NULL), SONDE_OK);
 #define RECORDER(...)                                                                    \
-    REFUSED(sonde_recorder_create(SONDE_OPTIONS(sonde_recorder, __VA_ARGS__), catalogue, \
-                                  &recorder, &diag))
+    REFUSED(sonde__recorder_create(SONDE_OPTIONS(sonde_recorder, __VA_ARGS__),           \
+                                   catalogue, &recorder, &diag))
     RECORDER(.rank = 0);
     RECORDER(.path = path, .rank = -1);
     RECORDER(.path = path, .wait_seconds = NAN);
@@ -270,10 +271,10 @@ static void options_of_runs(void **state)
     RECORDER(.path = path, .when_full = (sonde_when_full)-1);
     RECORDER(.path = path, .resume = "any", .resume_mode = (sonde_mode)99);
     RECORDER(.path = path, .ring_bytes = SIZE_MAX);
-    assert_int_equal(sonde_recorder_create(SONDE_OPTIONS(sonde_recorder, .path = path),
-                                           catalogue, &recorder, NULL),
+    assert_int_equal(sonde__recorder_create(SONDE_OPTIONS(sonde_recorder, .path = path),
+                                            catalogue, &recorder, NULL),
                      SONDE_OK);
-    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL),
+    assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL),
                      SONDE_OK);
 #define TRIAL(...)                                                                       \
     REFUSED(                                                                             \

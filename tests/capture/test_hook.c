@@ -4,6 +4,7 @@
  */
 #include "capture/journal.h"
 #include "base/macros.h"
+#include "capture/hook_state.h"
 
 /* --- schedules -------------------------------------------------------------------- */
 
@@ -441,7 +442,7 @@ static void test_dry_run(void **state)
 
     (void)state;
     run_steps(hook, &net, 20);
-    assert_null(sonde_hook_recorder(hook));
+    assert_null(sonde__hook_recorder(hook));
     assert_null(sonde_hook_path(hook));
     assert_int_equal(hook->dry.values, 4);
     assert_int_equal(hook->dry.rows, 20 + 3 * 2);

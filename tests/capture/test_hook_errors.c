@@ -5,6 +5,7 @@
 #include "base/macros.h"
 
 #include "alloc_failure.h"
+#include "capture/hook_state.h"
 
 #include <unistd.h>
 
@@ -197,7 +198,7 @@ static void test_never_opened(void **state)
         SONDE_OK);
     path[0] = '!'; /* the hook has a copy */
     assert_memory_equal(sonde_hook_path(hook), folder, strlen(folder));
-    assert_null(sonde_hook_recorder(hook));
+    assert_null(sonde__hook_recorder(hook));
     assert_int_equal(sonde_hook_scalar(hook, "lr", 1.0, NULL), SONDE_OK);
     assert_int_equal(sonde_hook_close(hook, SONDE_RUN_FINISHED, NULL, NULL), SONDE_OK);
     assert_int_equal(rmdir(folder), 0); /* it is empty */

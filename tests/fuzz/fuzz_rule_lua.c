@@ -1,6 +1,8 @@
 /*
  * fuzz_rule_lua.c - any bytes as a rule in Lua; one that is a rule judges a few steps.
  */
+#include "rules/engine.h"
+
 #include <sonde/rules.h>
 
 #include <stdio.h>
@@ -31,13 +33,13 @@ static void judge(const sonde_rule *rule)
         abort();
     }
     if (sonde_rules_add_rule(rules, rule, NULL, NULL) == SONDE_OK &&
-        sonde_rules_begin(rules, catalogue, NULL, NULL, NULL) == SONDE_OK) {
+        sonde__rules_begin(rules, catalogue, NULL, NULL, NULL) == SONDE_OK) {
         sonde_observation observation = {
             .id = id, .info = &info, .view = &view, .vitals = &vitals, .hash = 7};
 
         for (; observation.at.global_step < 3; observation.at.global_step++) {
-            sonde_rules_put(rules, &observation);
-            sonde_rules_end_step(rules, &observation.at);
+            sonde__rules_put(rules, &observation);
+            sonde__rules_end_step(rules, &observation.at);
         }
         sonde_rules_finish(rules);
     }

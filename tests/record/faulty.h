@@ -9,6 +9,7 @@
 #include "record/run_dir.h"
 
 #include "record/recorder_state.h"
+#include "record/record_sink.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -28,9 +29,9 @@ static inline void put(sonde_recorder *recorder, int64_t step)
         x[i] = (float)(step + i);
     }
     sonde_vitals_of(&view, &vitals);
-    sonde_recorder_put(recorder, 0, &at, &view);
-    sonde_recorder_put_vitals(recorder, 0, &at, &vitals);
-    sonde_recorder_end_step(recorder, &at);
+    sonde__recorder_put(recorder, 0, &at, &view);
+    sonde__recorder_put_vitals(recorder, 0, &at, &vitals);
+    sonde__recorder_end_step(recorder, &at);
 }
 
 static inline void nap(double seconds)

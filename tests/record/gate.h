@@ -8,6 +8,7 @@
 #include "record/run_dir.h"
 
 #include "record/recorder_state.h"
+#include "record/record_sink.h"
 
 #include <errno.h>
 #include <stdatomic.h>

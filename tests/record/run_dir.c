@@ -1,5 +1,6 @@
 /* run_dir.c - the helpers that run_dir.h declares. */
 #include "record/run_dir.h"
+#include "record/record_sink.h"
 
 int run_remove_one(const char *path, const struct stat *about, int kind, struct FTW *at)
 {
@@ -132,7 +133,7 @@ sonde_recorder *run_create(const sonde_recorder_options *options,
     sonde_recorder *recorder = NULL;
     sonde_diag diag = {0};
 
-    if (sonde_recorder_create(options, catalogue, &recorder, &diag) != SONDE_OK) {
+    if (sonde__recorder_create(options, catalogue, &recorder, &diag) != SONDE_OK) {
         char line[SONDE_DIAG_LINE];
 
         fail_msg("%s", sonde_diag_line(&diag, line, sizeof line));

@@ -13,6 +13,7 @@
 #include "base/macros.h"
 #include "format/format.h"
 #include "tensor/convert.h"
+#include "record/record_sink.h"
 
 #include <sonde/error.h>
 #include <sonde/recorder.h>

@@ -3,6 +3,7 @@
  * lost: the call fails, and the file has its new name.
  */
 #include "record/run_dir.h"
+#include "record/record_sink.h"
 
 #include <sonde/trial.h>
 
@@ -59,12 +60,12 @@ static void a_lost_answer_loses_nothing(void **state)
             const sonde_coordinate at = run_at(step);
 
             atomic_store(&answers_lost, step % 6 == first ? 1 : 0);
-            sonde_recorder_put(recorder, 0, &at, &view);
-            sonde_recorder_end_step(recorder, &at);
-            assert_true(sonde_recorder_drain(recorder, 60.0));
+            sonde__recorder_put(recorder, 0, &at, &view);
+            sonde__recorder_end_step(recorder, &at);
+            assert_true(sonde__recorder_drain(recorder, 60.0));
         }
         atomic_store(&answers_lost, first);
-        assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL),
+        assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL),
                          SONDE_OK);
         assert_true(atomic_load(&lost) > 0);
         atomic_store(&answers_lost, 0);

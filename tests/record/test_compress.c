@@ -6,6 +6,7 @@
 #include "base/random.h"
 
 #include "record/record_tensors.h"
+#include "record/record_sink.h"
 
 enum { FLOATS = 20000, STEPS = 150 };
 
@@ -75,10 +76,10 @@ static void values_are_smaller_and_come_back(void **state)
             const sonde_view view = sonde_view_of(SONDE_F32, 1, &shape, x);
 
             make(x, id, step);
-            sonde_recorder_put(recorder, id, &at, &view);
+            sonde__recorder_put(recorder, id, &at, &view);
         }
     }
-    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
+    assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
                      SONDE_OK);
     run_read(path, 0, &content);
     assert_int_equal(content.values, STEPS * 4);

@@ -5,6 +5,7 @@
 #include "record/faulty.h"
 #include "base/clock.h"
 #include "base/macros.h"
+#include "record/record_sink.h"
 
 #include <sonde/log.h>
 
@@ -59,19 +60,19 @@ static void a_short_fault_costs_nothing(void **state)
         for (; step < 3 && !early; step++) {
             put(recorder, step);
         }
-        assert_true(sonde_recorder_drain(recorder, 60));
+        assert_true(sonde__recorder_drain(recorder, 60));
         atomic_store(&faulty.settle_after, partial[i]);
         atomic_store(&faulty.fault, ENOSPC);
         for (int64_t end = step + 20; step < end; step++) {
             put(recorder, step);
         }
         wait_for_faults(2);
-        assert_false(sonde_recorder_drain(recorder, 0.01));
+        assert_false(sonde__recorder_drain(recorder, 0.01));
         run_read(path, 0, &content); /* nothing torn meanwhile */
         atomic_store(&faulty.fault, 0);
-        assert_true(sonde_recorder_drain(recorder, 60));
+        assert_true(sonde__recorder_drain(recorder, 60));
         put(recorder, step++);
-        assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
+        assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
                          SONDE_OK);
         sonde_log_set_sink(NULL, NULL);
         assert_int_equal(atomic_load(&said.errors), 1);
@@ -99,12 +100,12 @@ static void a_fault_that_is_over_at_close_loses_nothing(void **state)
 
     (void)state;
     put(recorder, 0);
-    assert_true(sonde_recorder_drain(recorder, 60));
+    assert_true(sonde__recorder_drain(recorder, 60));
     atomic_store(&faulty.fault, EIO);
     put(recorder, 1);
     wait_for_faults(12); /* after 1, 2, 4 ... 128 ms */
     atomic_store(&faulty.fault, 0);
-    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
+    assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
                      SONDE_OK);
     run_read(path, 0, &content);
     assert_int_equal(content.values, 2);
@@ -136,7 +137,7 @@ static void a_long_fault_is_counted(void **state)
         uint64_t lost = 0;
 
         put(recorder, 0);
-        assert_true(sonde_recorder_drain(recorder, 60));
+        assert_true(sonde__recorder_drain(recorder, 60));
         begin_listening();
         atomic_store(&faulty.fault, kinds[i].fault);
         atomic_store(&faulty.settle_after, BYTES + 7);
@@ -145,13 +146,13 @@ static void a_long_fault_is_counted(void **state)
         }
         wait_for_faults(1);
         atomic_store(&faulty.fault, 0);
-        assert_true(sonde_recorder_drain(recorder, 60));
-        sonde_recorder_get_stats(recorder, &stats);
+        assert_true(sonde__recorder_drain(recorder, 60));
+        sonde__recorder_get_stats(recorder, &stats);
         lost = kinds[i].disk ? stats.lost_disk_full : stats.lost_io_error;
         assert_in_range(lost, MANY, 2 * MANY - 2);
         assert_int_equal(stats.lost_disk_full + stats.lost_io_error, lost);
         put(recorder, MANY + 1); /* recording has resumed */
-        assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", &diag),
+        assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, "", &diag),
                          SONDE_EIO);
         sonde_log_set_sink(NULL, NULL);
         assert_int_equal(atomic_load(&said.errors), 1);
@@ -180,9 +181,9 @@ static void a_fault_at_the_end_is_told(void **state)
     for (int64_t step = 0; step < 5; step++) {
         put(recorder, step);
     }
-    assert_true(sonde_recorder_drain(recorder, 60));
+    assert_true(sonde__recorder_drain(recorder, 60));
     atomic_store(&faulty.sync_fails, true); /* the segment cannot be closed */
-    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", &diag),
+    assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, "", &diag),
                      SONDE_EIO);
     assert_true(diag.found[0] != '\0');
     run_read(path, 0, &content); /* everything is there, as parts */
@@ -196,7 +197,7 @@ static void a_fault_at_the_end_is_told(void **state)
         put(recorder, step);
     }
     atomic_store(&faulty.fault, ENOSPC); /* and nothing can be written */
-    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", &diag),
+    assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, "", &diag),
                      SONDE_EIO);
     assert_non_null(strstr(diag.found, "6 to a full disk"));
     run_read(path, 0, &content);
@@ -229,7 +230,7 @@ static void one_failing_call_costs_nothing(void **state)
         for (int64_t step = 0; step < STEPS; step++) {
             put(recorder, step);
         }
-        assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
+        assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
                          SONDE_OK);
         failed = atomic_load(&faulty.one_in) > 0 ? 0 : 1;
         run_read(path, 0, &content);
@@ -263,9 +264,9 @@ static void a_disk_that_hangs_holds_nothing_up(void **state)
     for (int64_t step = 0; step < 200; step++) {
         put(recorder, step);
     }
-    sonde_recorder_get_stats(recorder, &stats);
+    sonde__recorder_get_stats(recorder, &stats);
     assert_true(stats.lost_ring_full > 0);
-    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", &diag),
+    assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, "", &diag),
                      SONDE_EIO);
     assert_non_null(strstr(diag.found, "hung"));
     assert_true(sonde__now() - began < 60.0); /* it waits twice, for 1.2 s */
@@ -296,22 +297,22 @@ static void a_lost_folder_is_begun_again(void **state)
     for (int64_t step = 0; step < 10; step++) {
         put(recorder, step);
     }
-    assert_true(sonde_recorder_drain(recorder, 60));
+    assert_true(sonde__recorder_drain(recorder, 60));
     (void)run_id(path, id);
     run_remove(path);
     while (stats.lost_io_error < 20 && sonde__now() < until) {
         nap(0.02);
-        sonde_recorder_get_stats(recorder, &stats);
+        sonde__recorder_get_stats(recorder, &stats);
     }
     assert_int_equal(stats.lost_io_error, 20); /* ten values, ten rows */
     assert_int_equal(stats.records, 0);
     put(recorder, 10);
-    assert_false(sonde_recorder_drain(recorder, 0.3));
+    assert_false(sonde__recorder_drain(recorder, 0.3));
     assert_int_equal(mkdir(path, 0777), 0);
     assert_int_equal(mkdir(run_file(worker, path, "w0000"), 0777), 0);
-    assert_true(sonde_recorder_drain(recorder, 60));
+    assert_true(sonde__recorder_drain(recorder, 60));
     put(recorder, 11);
-    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
+    assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
                      SONDE_EIO);
     sonde_log_set_sink(NULL, NULL);
     assert_true(atomic_load(&said.errors) >= 1);
@@ -341,23 +342,23 @@ static void a_limit_on_files_loses_and_counts(void **state)
         sonde_recorder_stats stats;
 
         if (setrlimit(RLIMIT_FSIZE, &limit) != 0 ||
-            sonde_recorder_create(SONDE_OPTIONS(sonde_recorder, .path = path,
-                                                .ring_bytes = 256 * 1024,
-                                                .wait_seconds = 0.1),
-                                  catalogue, &recorder, NULL) != SONDE_OK) {
+            sonde__recorder_create(SONDE_OPTIONS(sonde_recorder, .path = path,
+                                                 .ring_bytes = 256 * 1024,
+                                                 .wait_seconds = 0.1),
+                                   catalogue, &recorder, NULL) != SONDE_OK) {
             _exit(1);
         }
         for (int64_t step = 0; step < 300; step++) {
             put(recorder, step);
         }
-        sonde_recorder_get_stats(recorder, &stats);
+        sonde__recorder_get_stats(recorder, &stats);
 #if defined(SONDE_STRESS) /* where a write in pieces loses the cause, but not the count */
         stats.lost_disk_full += stats.lost_io_error;
 #endif
         if (stats.lost_disk_full == 0) {
             _exit(2);
         }
-        _exit(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL) == SONDE_EIO
+        _exit(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL) == SONDE_EIO
                   ? 0
                   : 3);
     }

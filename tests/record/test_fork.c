@@ -3,6 +3,7 @@
  * parent neither hangs nor damages the run, and does not keep its lock.
  */
 #include "record/run_dir.h"
+#include "record/record_sink.h"
 
 #include <sonde/log.h>
 
@@ -34,9 +35,9 @@ static void put_step(sonde_recorder *recorder, int64_t step)
 
     x[0] = (float)step;
     sonde_vitals_of(&view, &vitals);
-    sonde_recorder_put(recorder, 0, &at, &view);
-    sonde_recorder_put_vitals(recorder, 0, &at, &vitals);
-    sonde_recorder_end_step(recorder, &at);
+    sonde__recorder_put(recorder, 0, &at, &view);
+    sonde__recorder_put_vitals(recorder, 0, &at, &vitals);
+    sonde__recorder_end_step(recorder, &at);
 }
 
 /* Uses the recorder of the parent in one way or another. Never returns. */
@@ -47,12 +48,12 @@ static void be_a_child(sonde_recorder *recorder, int64_t step)
         for (int64_t i = 0; i < 20; i++) {
             put_step(recorder, 1000000 + i);
         }
-        if (sonde_recorder_drain(recorder, MOST_SECONDS)) {
+        if (sonde__recorder_drain(recorder, MOST_SECONDS)) {
             _exit(1);
         }
     }
     if (step % 3 == 0 &&
-        sonde_recorder_close(recorder, SONDE_RUN_FAILED, "child", NULL) != SONDE_OK) {
+        sonde__recorder_close(recorder, SONDE_RUN_FAILED, "child", NULL) != SONDE_OK) {
         _exit(2);
     }
     if (step % 2 == 0) {
@@ -109,7 +110,7 @@ static void children_leave_the_run_alone(void **state)
         assert_true(WIFEXITED(status));
         assert_int_equal(WEXITSTATUS(status), 0);
     }
-    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL),
+    assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL),
                      SONDE_OK);
     run_read(path, 0, &content);
     assert_int_equal(content.values, STEPS);
@@ -150,7 +151,7 @@ static void a_child_is_told_once(void **state)
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 1);
     assert_int_equal(told, 0);
-    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL),
+    assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL),
                      SONDE_OK);
     sonde_catalogue_destroy(catalogue);
     run_remove(path);

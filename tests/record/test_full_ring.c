@@ -3,6 +3,7 @@
  * to.
  */
 #include "record/faulty.h"
+#include "record/record_sink.h"
 
 /* --- full rings ------------------------------------------------------------------- */
 
@@ -50,13 +51,13 @@ static void full_rings_wait_or_drop(void **state)
 
             put(recorder, step);
             for (int row = 0; row < ROWS; row++) {
-                sonde_recorder_put_vitals(recorder, 0, &at, &vitals);
+                sonde__recorder_put_vitals(recorder, 0, &at, &vitals);
             }
         }
         atomic_store(&faulty.slow, false);
-        assert_true(sonde_recorder_drain(recorder, 60));
-        sonde_recorder_get_stats(recorder, &stats);
-        err = sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL);
+        assert_true(sonde__recorder_drain(recorder, 60));
+        sonde__recorder_get_stats(recorder, &stats);
+        err = sonde__recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL);
         run_read(path, 0, &content);
         assert_int_equal(stats.records, content.values);
         assert_int_equal(stats.rows, content.rows);
@@ -104,9 +105,9 @@ static void values_larger_than_the_ring_come_through(void **state)
             sonde_view_of(SONDE_F32, 1, step % 3 == 1 ? &large : &small, x);
 
         x[0] = (float)step;
-        sonde_recorder_put(recorder, 0, &at, &view);
+        sonde__recorder_put(recorder, 0, &at, &view);
     }
-    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
+    assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
                      SONDE_OK);
     run_read(path, 0, &content);
     assert_int_equal(content.values, 20);
@@ -121,10 +122,10 @@ static void values_larger_than_the_ring_come_through(void **state)
         const sonde_coordinate at = run_at(step);
         const sonde_view view = sonde_view_of(SONDE_F32, 1, &large, x);
 
-        sonde_recorder_put(recorder, 0, &at, &view);
+        sonde__recorder_put(recorder, 0, &at, &view);
     }
     atomic_store(&faulty.fault, 0);
-    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
+    assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
                      SONDE_EIO);
     run_read(path, 0, &content);
     assert_in_range(content.values, 1, 19);

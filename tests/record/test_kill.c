@@ -7,6 +7,7 @@
  */
 #include "record/run_dir.h"
 #include "base/random.h"
+#include "record/record_sink.h"
 
 #include <signal.h>
 #include <sys/mman.h>
@@ -75,16 +76,16 @@ static void run_child(const char *path, uint64_t round, told *to)
             const sonde_view view = sonde_view_of(SONDE_F32, 1, &shape, x[id]);
 
             fill(x[id], id, step);
-            sonde_recorder_put(recorder, id, &at, &view);
+            sonde__recorder_put(recorder, id, &at, &view);
             vitals.sum = (double)step;
-            sonde_recorder_put_vitals(recorder, id, &at, &vitals);
+            sonde__recorder_put_vitals(recorder, id, &at, &vitals);
         }
         sketch.positive[step % SONDE_SKETCH_BINS] = 1;
-        sonde_recorder_put_sketch(recorder, 0, &at, &sketch);
-        sonde_recorder_end_step(recorder, &at);
+        sonde__recorder_put_sketch(recorder, 0, &at, &sketch);
+        sonde__recorder_end_step(recorder, &at);
         to->ended = step + 1;
         if (sonde__below(round, 3, (uint64_t)step, 12) == 0) {
-            if (!sonde_recorder_drain(recorder, 60)) {
+            if (!sonde__recorder_drain(recorder, 60)) {
                 _exit(3);
             }
             to->drained = step + 1;
@@ -205,7 +206,7 @@ static void no_ended_step_is_lost(void **state)
             values += records;
         }
         recorder = run_create(&options, catalogue);
-        assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
+        assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
                          SONDE_OK);
         assert_true(check(path, said, said->ended) >= before); /* all in closed files */
         assert_false(run_has(path, "w0000/ring"));

@@ -4,6 +4,7 @@
  * lost, once, however often the recovery fails.
  */
 #include "record/gate.h"
+#include "record/record_sink.h"
 
 #include <sonde/trial.h>
 
@@ -27,9 +28,9 @@ static void put_step(sonde_recorder *recorder, int64_t step)
     sonde_vitals vitals;
 
     sonde_vitals_of(&view, &vitals);
-    sonde_recorder_put(recorder, 0, &at, &view);
-    sonde_recorder_put_vitals(recorder, 0, &at, &vitals);
-    sonde_recorder_end_step(recorder, &at);
+    sonde__recorder_put(recorder, 0, &at, &view);
+    sonde__recorder_put_vitals(recorder, 0, &at, &vitals);
+    sonde__recorder_end_step(recorder, &at);
 }
 
 static sonde_recorder_options options_of(const char *path, const char *resume)
@@ -60,11 +61,12 @@ static void leave(old_ring *old, const char *name)
     if (child == 0) {
         sonde_recorder *const recorder = run_create(&options, old->catalogue);
 
-        sonde_recorder_put(recorder, NO_TENSOR, &(sonde_coordinate){0}, &(sonde_view){0});
+        sonde__recorder_put(recorder, NO_TENSOR, &(sonde_coordinate){0},
+                            &(sonde_view){0});
         for (int64_t step = 0; step < STEPS; step++) {
             put_step(recorder, step);
             if (step == STEPS / 2) {
-                (void)sonde_recorder_drain(recorder, 60.0);
+                (void)sonde__recorder_drain(recorder, 60.0);
             }
         }
         (void)kill(getpid(), SIGKILL);
@@ -104,7 +106,7 @@ static bool fail_once(const old_ring *old, int n)
         return true;
     }
     atomic_store(&gate.at, 0);
-    (void)sonde_recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL);
+    (void)sonde__recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL);
     return false;
 }
 
@@ -116,7 +118,7 @@ static void check(const old_ring *old, uint64_t least_lost)
     sonde_verify_report report = {0};
     run_content content = {0};
 
-    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL),
+    assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL),
                      SONDE_OK);
     run_read(old->copy, 0, &content);
     assert_int_equal(sonde_trial_verify(old->copy, &report, NULL, NULL, NULL), SONDE_OK);
@@ -210,7 +212,7 @@ static void a_ring_that_is_damaged_is_put_away(void **state)
     options = options_of(old.copy, SONDE_RESUME_ANY);
     recorder = run_create(&options, old.catalogue);
     put_step(recorder, STEPS);
-    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL),
+    assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL),
                      SONDE_OK);
     assert_true(run_has(old.copy, "w0000/ring.damaged"));
     assert_false(run_has(old.copy, "w0000/ring"));

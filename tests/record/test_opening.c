@@ -4,6 +4,7 @@
  * works finds all of it.
  */
 #include "record/gate.h"
+#include "record/record_sink.h"
 
 #include <math.h>
 #include <signal.h>
@@ -23,9 +24,9 @@ static void put_step(sonde_recorder *recorder, int64_t step)
         x[i] = (float)(step + i);
     }
     sonde_vitals_of(&view, &vitals);
-    sonde_recorder_put(recorder, 0, &at, &view);
-    sonde_recorder_put_vitals(recorder, 0, &at, &vitals);
-    sonde_recorder_end_step(recorder, &at);
+    sonde__recorder_put(recorder, 0, &at, &view);
+    sonde__recorder_put_vitals(recorder, 0, &at, &vitals);
+    sonde__recorder_end_step(recorder, &at);
 }
 
 static void let_go(void)
@@ -59,7 +60,7 @@ static int count_calls(const sonde_recorder_options *options,
     gate_reset();
     assert_int_equal(gate_recorder(options, catalogue, &recorder, NULL), SONDE_OK);
     calls = atomic_load(&gate.calls); /* the thread may have made some more */
-    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL),
+    assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL),
                      SONDE_OK);
     return calls;
 }
@@ -89,7 +90,7 @@ static void create_returns_from_a_disk_that_hangs(void **state)
         options.wait_seconds = 0.0;
         recorder = run_create(&options, catalogue);
         put_step(recorder, 0);
-        assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL),
+        assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL),
                          SONDE_OK);
     }
     run_remove(path);
@@ -110,7 +111,7 @@ static void leave_a_run(const char *path, const sonde_catalogue *catalogue)
         for (int64_t step = 0; step < STEPS; step++) {
             put_step(recorder, step);
             if (step == STEPS / 2) {
-                (void)sonde_recorder_drain(recorder, WAIT_MOST);
+                (void)sonde__recorder_drain(recorder, WAIT_MOST);
             }
         }
         (void)kill(getpid(), SIGKILL);
@@ -144,7 +145,7 @@ static void resume_well(const char *path, const sonde_catalogue *catalogue)
     const sonde_recorder_options options = options_of(path, SONDE_RESUME_ANY);
     sonde_recorder *const recorder = run_create(&options, catalogue);
 
-    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL),
+    assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL),
                      SONDE_OK);
     check_all(path);
 }
@@ -176,7 +177,7 @@ static void a_failed_recovery_destroys_nothing(void **state)
         atomic_store(&gate.at, n);
         if (gate_recorder(&options, catalogue, &recorder, &diag) == SONDE_OK) {
             atomic_store(&gate.at, 0);
-            (void)sonde_recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL);
+            (void)sonde__recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL);
         } else {
             refused++;
             assert_true(diag.where[0] != '\0');
@@ -202,8 +203,8 @@ static void a_resumed_run_may_be_killed_at_once(void **state)
 
     (void)state;
     put_step(recorder, step++);
-    sonde_recorder_put(recorder, 99, &(sonde_coordinate){0}, &(sonde_view){0});
-    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL),
+    sonde__recorder_put(recorder, 99, &(sonde_coordinate){0}, &(sonde_view){0});
+    assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL),
                      SONDE_EIO);
     options.resume = SONDE_RESUME_ANY;
     for (int i = 0; i < 6; i++, step++) {
@@ -220,7 +221,7 @@ static void a_resumed_run_may_be_killed_at_once(void **state)
         assert_true(WIFSIGNALED(status));
     }
     recorder = run_create(&options, catalogue);
-    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL),
+    assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL),
                      SONDE_OK);
     run_read(path, 0, &content);
     assert_int_equal(content.values, step);
@@ -255,7 +256,7 @@ static void create_returns_from_a_recovery_that_hangs(void **state)
         atomic_store(&gate.hangs, true);
         if (gate_recorder(&options, catalogue, &recorder, &diag) == SONDE_OK) {
             atomic_store(&gate.hangs, false); /* a call of the writer, not of the open */
-            (void)sonde_recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL);
+            (void)sonde__recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL);
         } else {
             assert_non_null(strstr(diag.found, "has hung"));
             let_go();

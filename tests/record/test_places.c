@@ -7,6 +7,7 @@
 #include "record/run_dir.h"
 
 #include "base/clock.h"
+#include "record/record_sink.h"
 
 #include <sonde/trial.h>
 
@@ -48,8 +49,8 @@ static void put_steps(place *self, int64_t count)
     for (int64_t i = 0; i < count; i++) {
         const sonde_coordinate at = run_at(self->step++);
 
-        sonde_recorder_put(self->recorder, 0, &at, &view);
-        sonde_recorder_end_step(self->recorder, &at);
+        sonde__recorder_put(self->recorder, 0, &at, &view);
+        sonde__recorder_end_step(self->recorder, &at);
     }
 }
 
@@ -61,8 +62,8 @@ static void put_until_lost(place *self)
 
     do {
         put_steps(self, 20);
-        (void)sonde_recorder_drain(self->recorder, 0.01);
-        sonde_recorder_get_stats(self->recorder, &stats);
+        (void)sonde__recorder_drain(self->recorder, 0.01);
+        sonde__recorder_get_stats(self->recorder, &stats);
     } while (stats.lost_io_error == 0 && sonde__now() < until);
     assert_true(stats.lost_io_error > 0);
 }
@@ -70,7 +71,7 @@ static void put_until_lost(place *self)
 static sonde_err close_it(place *self)
 {
     const sonde_err err =
-        sonde_recorder_close(self->recorder, SONDE_RUN_FINISHED, NULL, NULL);
+        sonde__recorder_close(self->recorder, SONDE_RUN_FINISHED, NULL, NULL);
 
     sonde_catalogue_destroy(self->catalogue);
     return err;
@@ -88,7 +89,7 @@ static sonde_err move_and_back(place *self)
     put_steps(self, 100);
     assert_int_equal(rename(self->path, self->moved), 0);
     put_steps(self, 50);
-    (void)sonde_recorder_drain(self->recorder, 0.1);
+    (void)sonde__recorder_drain(self->recorder, 0.1);
     assert_int_equal(rename(self->moved, self->path), 0);
     put_steps(self, 50);
     return close_it(self);
@@ -136,7 +137,7 @@ static sonde_err use_up_descriptors(place *self)
 
     begin(self);
     put_steps(self, 10);
-    assert_true(sonde_recorder_drain(self->recorder, 60.0));
+    assert_true(sonde__recorder_drain(self->recorder, 60.0));
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &(struct rlimit){32, before.rlim_max}), 0);
     while (count < MOST_FILES &&
@@ -144,7 +145,7 @@ static sonde_err use_up_descriptors(place *self)
         count++;
     }
     put_steps(self, 100);
-    (void)sonde_recorder_drain(self->recorder, 0.1);
+    (void)sonde__recorder_drain(self->recorder, 0.1);
     while (count > 0) {
         (void)close(files[--count]);
     }
@@ -157,7 +158,7 @@ static sonde_err stop_in_between(place *self)
 {
     begin(self);
     put_steps(self, 100);
-    (void)sonde_recorder_drain(self->recorder, 60.0);
+    (void)sonde__recorder_drain(self->recorder, 60.0);
     (void)raise(SIGSTOP);
     put_steps(self, 100);
     return close_it(self);

@@ -74,14 +74,14 @@ static void every_dtype_and_stride_comes_back(void **state)
     recorder = run_create(SONDE_OPTIONS(sonde_recorder, .path = run_path(path, "dtypes")),
                           catalogue);
     for (uint32_t id = 0; id < DTYPES * 3; id++) {
-        sonde_recorder_put(recorder, id, &at, &all.views[id]);
+        sonde__recorder_put(recorder, id, &at, &all.views[id]);
     }
-    sonde_recorder_end_step(recorder, &at);
-    assert_true(sonde_recorder_drain(recorder, 60));
+    sonde__recorder_end_step(recorder, &at);
+    assert_true(sonde__recorder_drain(recorder, 60));
     run_read(path, 0, &content); /* while it is open */
     assert_int_equal(content.values, DTYPES * 3);
     assert_int_equal(content.parts, 2); /* the segment, and the steps */
-    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL),
+    assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL),
                      SONDE_OK);
     run_read(path, 0, &content);
     assert_int_equal(content.values, DTYPES * 3);
@@ -158,9 +158,9 @@ static void keys_say_where_and_when(void **state)
         const int64_t shape = 1;
         const sonde_view view = sonde_view_of(SONDE_F32, 1, &shape, &x);
 
-        sonde_recorder_put(recorder, 0, &places[i], &view);
+        sonde__recorder_put(recorder, 0, &places[i], &view);
     }
-    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
+    assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
                      SONDE_OK);
     run_read(path, 0, &content);
     assert_int_equal(lines.count, SONDE_COUNT_OF(places));
@@ -203,10 +203,10 @@ static void scalars_and_empty_tensors_are_values(void **state)
     (void)run_declare(catalogue, "empty", SONDE_I16, 3, shape);
     recorder = run_create(SONDE_OPTIONS(sonde_recorder, .path = run_path(path, "empty")),
                           catalogue);
-    sonde_recorder_put(recorder, 1, &at, &empty);
-    sonde_recorder_put(recorder, 0, &at, &scalar);
-    sonde_recorder_put(recorder, 1, &at, &empty);
-    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
+    sonde__recorder_put(recorder, 1, &at, &empty);
+    sonde__recorder_put(recorder, 0, &at, &scalar);
+    sonde__recorder_put(recorder, 1, &at, &empty);
+    assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
                      SONDE_OK);
     run_read(path, 0, &content);
     assert_int_equal(lines.count, 3);
@@ -269,11 +269,11 @@ static void vital_signs_and_sketches_come_back(void **state)
     sonde_vitals_of(&view, &vitals);
     sonde_sketch_init(&sketch);
     sonde_sketch_add(&sketch, &view);
-    sonde_recorder_put_vitals(recorder, 1, &at, &vitals);
-    sonde_recorder_put_sketch(recorder, 1, &at, &sketch);
-    sonde_recorder_put_vitals(recorder, 0, &at, &vitals);
-    sonde_recorder_end_step(recorder, &at);
-    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
+    sonde__recorder_put_vitals(recorder, 1, &at, &vitals);
+    sonde__recorder_put_sketch(recorder, 1, &at, &sketch);
+    sonde__recorder_put_vitals(recorder, 0, &at, &vitals);
+    sonde__recorder_end_step(recorder, &at);
+    assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
                      SONDE_OK);
     run_read(path, 0, &content);
     assert_int_equal(content.values, 0);
@@ -347,17 +347,17 @@ static void the_catalogue_grows_and_says_all(void **state)
     json_t *line = NULL;
 
     (void)state;
-    sonde_recorder_put(recorder, 0, &at, &view);
-    assert_true(sonde_recorder_drain(recorder, 60));
+    sonde__recorder_put(recorder, 0, &at, &view);
+    assert_true(sonde__recorder_drain(recorder, 60));
     assert_int_equal(sonde_catalogue_declare(catalogue, &info, &id, NULL), SONDE_OK);
     assert_int_equal(sonde__recorder_collections(recorder, id, collections, 2, NULL),
                      SONDE_OK);
-    sonde_recorder_put(recorder, id, &at, &view);
+    sonde__recorder_put(recorder, id, &at, &view);
     assert_int_equal(sonde__recorder_collections(recorder, id, collections, 2, NULL),
                      SONDE_ESTATE);
     assert_int_equal(sonde__recorder_collections(recorder, 77, collections, 2, NULL),
                      SONDE_ERANGE);
-    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
+    assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
                      SONDE_OK);
     run_read(path, 0, &content);
     assert_int_equal(content.values, 2);
@@ -401,10 +401,10 @@ static void what_is_expected_is_listed_first(void **state)
     assert_int_equal(sonde__recorder_expect(recorder, 0, NULL), SONDE_OK);
     assert_int_equal(sonde__recorder_expect(recorder, 2, NULL), SONDE_OK);
     assert_int_equal(sonde__recorder_expect(recorder, 4, NULL), SONDE_ERANGE);
-    sonde_recorder_put(recorder, 1, &at, &view);
+    sonde__recorder_put(recorder, 1, &at, &view);
     assert_int_equal(sonde__recorder_expect(recorder, 1, NULL), SONDE_OK);
-    sonde_recorder_put(recorder, 2, &at, &view);
-    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
+    sonde__recorder_put(recorder, 2, &at, &view);
+    assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
                      SONDE_OK);
     for (size_t i = 0; i < 3; i++) {
         json_t *line = catalogue_line(path, i);
@@ -434,11 +434,11 @@ static void steps_have_times(void **state)
         const sonde_coordinate at = run_at(step);
 
         if (step % 2 == 0) {
-            sonde_recorder_put_vitals(recorder, 0, &at, &vitals);
+            sonde__recorder_put_vitals(recorder, 0, &at, &vitals);
         }
-        sonde_recorder_end_step(recorder, &at);
+        sonde__recorder_end_step(recorder, &at);
     }
-    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
+    assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
                      SONDE_OK);
     run_read(path, 0, &content);
     assert_int_equal(content.ends, 6); /* and the last of all */

@@ -6,6 +6,7 @@
 #include "record/run_dir.h"
 
 #include "alloc_failure.h"
+#include "record/record_sink.h"
 
 enum { FLOATS = 3000 };
 
@@ -20,7 +21,7 @@ static sonde_err record(const char *path, const char *resume, bool compress,
     static sonde_sketch sketch;
     sonde_vitals vitals;
     sonde_diag diag = {0};
-    const sonde_err err = sonde_recorder_create(
+    const sonde_err err = sonde__recorder_create(
         SONDE_OPTIONS(sonde_recorder, .path = path, .resume = resume,
                       .compress = compress, .program = "test", .wait_seconds = 1e-6,
                       .ring_bytes = 1 << 20),
@@ -35,12 +36,12 @@ static sonde_err record(const char *path, const char *resume, bool compress,
     sonde_sketch_init(&sketch);
     sonde_vitals_init(&vitals);
     for (uint32_t id = 0; id < 3; id++) {
-        sonde_recorder_put(recorder, id, &at, &view);
-        sonde_recorder_put_vitals(recorder, id, &at, &vitals);
-        sonde_recorder_put_sketch(recorder, id, &at, &sketch);
+        sonde__recorder_put(recorder, id, &at, &view);
+        sonde__recorder_put_vitals(recorder, id, &at, &vitals);
+        sonde__recorder_put_sketch(recorder, id, &at, &sketch);
     }
-    sonde_recorder_end_step(recorder, &at);
-    return sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL);
+    sonde__recorder_end_step(recorder, &at);
+    return sonde__recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL);
 }
 
 /* Fails the n-th allocation and all after it, for n = 0, 1 ... until all succeed. */
@@ -152,15 +153,15 @@ static void the_producer_allocates_nothing(void **state)
 
         for (uint32_t id = 0; id < 3; id++) {
             view.stride[0] = 1 + step % 2;
-            sonde_recorder_put(recorder, id, &at, &view);
-            sonde_recorder_put_vitals(recorder, id, &at, &vitals);
-            sonde_recorder_put_sketch(recorder, id, &at, &sketch);
+            sonde__recorder_put(recorder, id, &at, &view);
+            sonde__recorder_put_vitals(recorder, id, &at, &vitals);
+            sonde__recorder_put_sketch(recorder, id, &at, &sketch);
         }
-        sonde_recorder_end_step(recorder, &at);
+        sonde__recorder_end_step(recorder, &at);
     }
-    assert_true(sonde_recorder_drain(recorder, 60));
+    assert_true(sonde__recorder_drain(recorder, 60));
     assert_int_equal(allocated, 0);
-    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
+    assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
                      SONDE_OK);
     sonde_set_allocator(NULL);
     sonde_catalogue_destroy(catalogue);

@@ -3,6 +3,7 @@
  */
 #include "record/run_dir.h"
 #include "base/macros.h"
+#include "record/record_sink.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -59,10 +60,10 @@ static void the_run_says_what_it_is(void **state)
         assert_int_equal(json_integer_value(json_object_get(run, "last_step")), -1);
         json_decref(run);
         assert_false(run_has(path, "end.json"));
-        sonde_recorder_put(recorder, 0, &at, &view);
-        sonde_recorder_end_step(recorder, &at);
+        sonde__recorder_put(recorder, 0, &at, &view);
+        sonde__recorder_end_step(recorder, &at);
         assert_int_equal(
-            sonde_recorder_close(recorder, (sonde_run_end)reason, "so \"be\" it", NULL),
+            sonde__recorder_close(recorder, (sonde_run_end)reason, "so \"be\" it", NULL),
             SONDE_OK);
         end = run_json(path, "end.json");
         assert_string_equal(text_of(end, "reason"), reasons[reason]);
@@ -91,7 +92,7 @@ static void *open_run(void *user)
 {
     opener *const one = user;
 
-    one->err = sonde_recorder_create(
+    one->err = sonde__recorder_create(
         SONDE_OPTIONS(sonde_recorder, .path = one->path, .ring_bytes = 64 * 1024),
         one->catalogue, &one->recorder, NULL);
     return NULL;
@@ -124,9 +125,9 @@ static void one_of_many_threads_opens_a_run(void **state)
         assert_int_equal(opened, 1);
         assert_int_equal(strspn(run_id(path, id), "0123456789abcdef"), 32);
         for (int i = 0; i < THREADS; i++) {
-            assert_int_equal(
-                sonde_recorder_close(openers[i].recorder, SONDE_RUN_FINISHED, NULL, NULL),
-                SONDE_OK);
+            assert_int_equal(sonde__recorder_close(openers[i].recorder,
+                                                   SONDE_RUN_FINISHED, NULL, NULL),
+                             SONDE_OK);
         }
     }
     sonde_catalogue_destroy(catalogue);
@@ -150,31 +151,31 @@ static void senseless_puts_are_counted(void **state)
     sonde_diag diag = {0};
 
     (void)state;
-    sonde_recorder_put(recorder, 1, &at, &good);
+    sonde__recorder_put(recorder, 1, &at, &good);
     bad.dtype = (sonde_dtype)99;
-    sonde_recorder_put(recorder, 0, &at, &bad);
+    sonde__recorder_put(recorder, 0, &at, &bad);
     bad = good;
     bad.rank = 9;
-    sonde_recorder_put(recorder, 0, &at, &bad);
+    sonde__recorder_put(recorder, 0, &at, &bad);
     bad = good;
     bad.shape[0] = -1;
-    sonde_recorder_put(recorder, 0, &at, &bad);
+    sonde__recorder_put(recorder, 0, &at, &bad);
     at.micro_batch = -1;
-    sonde_recorder_put(recorder, 0, &at, &good);
+    sonde__recorder_put(recorder, 0, &at, &good);
     at.micro_batch = 0;
     at.replica = 65536;
-    sonde_recorder_put(recorder, 0, &at, &good);
+    sonde__recorder_put(recorder, 0, &at, &good);
     at.replica = 0;
     at.mode = (sonde_mode)7;
-    sonde_recorder_put(recorder, 0, &at, &good);
-    sonde_recorder_end_step(recorder, &at);
+    sonde__recorder_put(recorder, 0, &at, &good);
+    sonde__recorder_end_step(recorder, &at);
     at.mode = SONDE_MODE_TRAIN;
-    sonde_recorder_put(recorder, 0, &at, &good);
-    assert_true(sonde_recorder_drain(recorder, 60));
-    sonde_recorder_get_stats(recorder, &stats);
+    sonde__recorder_put(recorder, 0, &at, &good);
+    assert_true(sonde__recorder_drain(recorder, 60));
+    sonde__recorder_get_stats(recorder, &stats);
     assert_int_equal(stats.records, 1);
     assert_int_equal(stats.lost_io_error, 7);
-    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", &diag),
+    assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, "", &diag),
                      SONDE_EIO);
     assert_non_null(strstr(diag.found, "7 to other errors"));
     sonde_catalogue_destroy(catalogue);
@@ -191,7 +192,7 @@ static void an_unknown_reason_is_an_error(void **state)
         SONDE_OPTIONS(sonde_recorder, .path = run_path(path, "reason")), catalogue);
 
     (void)state;
-    assert_int_equal(sonde_recorder_close(recorder, (sonde_run_end)4, NULL, &diag),
+    assert_int_equal(sonde__recorder_close(recorder, (sonde_run_end)4, NULL, &diag),
                      SONDE_EINVAL);
     assert_non_null(strstr(diag.found, "closed as failed, not as 4"));
     end = run_json(path, "end.json"); /* but the run is closed */
@@ -231,7 +232,7 @@ static void every_mistake_of_options_is_named(void **state)
         sonde_diag diag = {0};
 
         given.size = sizeof given;
-        assert_int_equal(sonde_recorder_create(&given, catalogue, &recorder, &diag),
+        assert_int_equal(sonde__recorder_create(&given, catalogue, &recorder, &diag),
                          wanted);
         assert_int_equal(diag.err, wanted);
         assert_true(diag.found[0] != '\0');
@@ -241,22 +242,22 @@ static void every_mistake_of_options_is_named(void **state)
     /* A path that is a file, a folder with something in it, a run. */
     assert_int_equal(mkdir(path, 0777), 0);
     (void)fclose(fopen(run_file(file, path, "thing"), "w"));
-    assert_int_equal(sonde_recorder_create(SONDE_OPTIONS(sonde_recorder, .path = file),
-                                           catalogue, &recorder, NULL),
+    assert_int_equal(sonde__recorder_create(SONDE_OPTIONS(sonde_recorder, .path = file),
+                                            catalogue, &recorder, NULL),
                      SONDE_EEXIST);
-    assert_int_equal(sonde_recorder_create(SONDE_OPTIONS(sonde_recorder, .path = path),
-                                           catalogue, &recorder, NULL),
+    assert_int_equal(sonde__recorder_create(SONDE_OPTIONS(sonde_recorder, .path = path),
+                                            catalogue, &recorder, NULL),
                      SONDE_EEXIST);
     assert_true(run_has(path, "thing"));
     assert_false(run_has(path, "run.json"));
     assert_int_equal(unlink(file), 0);
     recorder =
         run_create(SONDE_OPTIONS(sonde_recorder, .path = path), catalogue); /* empty */
-    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
+    assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
                      SONDE_OK);
     recorder = NULL;
-    assert_int_equal(sonde_recorder_create(SONDE_OPTIONS(sonde_recorder, .path = path),
-                                           catalogue, &recorder, NULL),
+    assert_int_equal(sonde__recorder_create(SONDE_OPTIONS(sonde_recorder, .path = path),
+                                            catalogue, &recorder, NULL),
                      SONDE_EEXIST);
     sonde_catalogue_destroy(catalogue);
     run_remove(path);
@@ -281,20 +282,20 @@ static void names_that_are_too_long_are_refused(void **state)
                           catalogue);
     memset(name, '"', SONDE__MOST_NAME); /* which is longer still in JSON */
     id = run_declare(catalogue, name, SONDE_F32, 1, &shape);
-    sonde_recorder_put(recorder, id, &at, &view);
+    sonde__recorder_put(recorder, id, &at, &view);
     name[0] = '\1';
     name[SONDE__MOST_NAME] = 'x';
     id = run_declare(catalogue, name, SONDE_F32, 1, &shape);
-    sonde_recorder_put(recorder, id, &at, &view);
-    sonde_recorder_put(recorder, 0, &at, &view);
-    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
+    sonde__recorder_put(recorder, id, &at, &view);
+    sonde__recorder_put(recorder, 0, &at, &view);
+    assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
                      SONDE_EIO);
     run_read(path, 0, &content);
     assert_int_equal(content.values, 2);
     run_remove(path);
     recorder = NULL;
-    assert_int_equal(sonde_recorder_create(SONDE_OPTIONS(sonde_recorder, .path = path),
-                                           catalogue, &recorder, NULL),
+    assert_int_equal(sonde__recorder_create(SONDE_OPTIONS(sonde_recorder, .path = path),
+                                            catalogue, &recorder, NULL),
                      SONDE_EINVAL);
     free(name);
     sonde_catalogue_destroy(catalogue);
@@ -320,20 +321,20 @@ static void workers_share_a_run(void **state)
         workers[i] =
             run_create(SONDE_OPTIONS(sonde_recorder, .path = path, .rank = i, .world = 3),
                        catalogue);
-        sonde_recorder_put(workers[i], 0, &at, &view);
+        sonde__recorder_put(workers[i], 0, &at, &view);
     }
-    assert_int_equal(sonde_recorder_create(SONDE_OPTIONS(sonde_recorder, .path = path,
-                                                         .rank = 1, .world = 3),
-                                           catalogue, &more, NULL),
+    assert_int_equal(sonde__recorder_create(SONDE_OPTIONS(sonde_recorder, .path = path,
+                                                          .rank = 1, .world = 3),
+                                            catalogue, &more, NULL),
                      SONDE_EEXIST);
-    assert_int_equal(sonde_recorder_create(SONDE_OPTIONS(sonde_recorder, .path = path,
-                                                         .rank = 3, .world = 4),
-                                           catalogue, &more, NULL),
+    assert_int_equal(sonde__recorder_create(SONDE_OPTIONS(sonde_recorder, .path = path,
+                                                          .rank = 3, .world = 4),
+                                            catalogue, &more, NULL),
                      SONDE_EINVAL);
     assert_int_equal(run_number(path, "run.json", "world"), 3);
     for (int i = 2; i >= 0; i--) {
         assert_false(run_has(path, "end.json"));
-        assert_int_equal(sonde_recorder_close(workers[i], SONDE_RUN_FINISHED, "", NULL),
+        assert_int_equal(sonde__recorder_close(workers[i], SONDE_RUN_FINISHED, "", NULL),
                          SONDE_OK);
         run_read(path, i, &content);
         assert_int_equal(content.values, 1);
@@ -355,9 +356,9 @@ static void put_sparsely(sonde_recorder *recorder)
 
         at.mode = step >= 20 && step < 25 ? SONDE_MODE_EVAL : SONDE_MODE_TRAIN;
         if (step == 0 || step == 5 || step == 9) {
-            sonde_recorder_put(recorder, 0, &at, &view);
+            sonde__recorder_put(recorder, 0, &at, &view);
         }
-        sonde_recorder_end_step(recorder, &at);
+        sonde__recorder_end_step(recorder, &at);
     }
 }
 
@@ -373,7 +374,7 @@ static void one_worker_leaves_out_steps_without_records(void **state)
 
         (void)state;
         put_sparsely(recorder);
-        assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL),
+        assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL),
                          SONDE_OK);
         run_read(path, 0, &content);
         /* 0, 5, 9; 19 and 24 before another mode; 27, the last */

@@ -4,6 +4,7 @@
  */
 #include "record/run_dir.h"
 #include "base/macros.h"
+#include "record/record_sink.h"
 
 #include <sonde/trial.h>
 
@@ -28,10 +29,10 @@ static void put(sonde_recorder *recorder, uint32_t id, int64_t step)
     sonde_vitals_of(&view, &vitals);
     sonde_sketch_init(&sketch);
     sonde_sketch_add(&sketch, &view);
-    sonde_recorder_put(recorder, id, &at, &view);
-    sonde_recorder_put_vitals(recorder, id, &at, &vitals);
-    sonde_recorder_put_sketch(recorder, id, &at, &sketch);
-    sonde_recorder_end_step(recorder, &at);
+    sonde__recorder_put(recorder, id, &at, &view);
+    sonde__recorder_put_vitals(recorder, id, &at, &vitals);
+    sonde__recorder_put_sketch(recorder, id, &at, &sketch);
+    sonde__recorder_end_step(recorder, &at);
 }
 
 /* Steps begin ... end - 1 of both tensors, and a good end. */
@@ -45,7 +46,7 @@ static void record(const char *path, const char *resume, const sonde_catalogue *
         put(recorder, 0, step);
         put(recorder, 1, step);
     }
-    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
+    assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
                      SONDE_OK);
 }
 
@@ -62,14 +63,14 @@ static void record_and_die(const char *path, const char *resume,
         const sonde_recorder_options options = {
             .size = sizeof options, .path = path, .resume = resume};
 
-        if (sonde_recorder_create(&options, catalogue, &recorder, NULL) != SONDE_OK) {
+        if (sonde__recorder_create(&options, catalogue, &recorder, NULL) != SONDE_OK) {
             _exit(1);
         }
         for (int64_t step = begin; step < end; step++) {
             put(recorder, 0, step);
             put(recorder, 1, step);
         }
-        if (!sonde_recorder_drain(recorder, 60)) {
+        if (!sonde__recorder_drain(recorder, 60)) {
             _exit(2);
         }
         (void)kill(getpid(), SIGKILL);
@@ -97,11 +98,11 @@ static sonde_err resume_err(const char *path, const char *id,
 {
     sonde_recorder *recorder = NULL;
     const sonde_err err =
-        sonde_recorder_create(SONDE_OPTIONS(sonde_recorder, .path = path, .resume = id),
-                              catalogue, &recorder, diag);
+        sonde__recorder_create(SONDE_OPTIONS(sonde_recorder, .path = path, .resume = id),
+                               catalogue, &recorder, diag);
 
     if (err == SONDE_OK) {
-        assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
+        assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
                          SONDE_OK);
     }
     return err;
@@ -126,7 +127,7 @@ static void an_ended_run_goes_on(void **state)
     assert_int_equal(run_number(path, "w0000/state.json", "bytes"), 10 * FLOATS * 4);
     assert_int_equal(run_number(path, "w0000/state.json", "rows"), 10);
     assert_int_equal(run_number(path, "w0000/state.json", "last_step"), 4);
-    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
+    assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
                      SONDE_OK);
     expect(path, 5, 4, 0);
     record(path, id, catalogue, 5, 9);
@@ -308,7 +309,7 @@ static void a_run_has_one_writer(void **state)
     assert_int_equal(resume_err(path, run_id(path, id), catalogue, &diag), SONDE_EBUSY);
     assert_non_null(strstr(diag.found, "another process"));
     assert_int_equal(sonde_recorder_recover(path, 0, &records, NULL), SONDE_EBUSY);
-    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
+    assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
                      SONDE_OK);
     assert_int_equal(pipe(go), 0);
     child = fork(); /* a real other process */
@@ -370,9 +371,9 @@ static void what_is_not_the_run_is_refused(void **state)
     record(run_path(path, "other"), NULL, catalogue, 0, 1);
     assert_int_equal(resume_err(path, other, catalogue, &diag), SONDE_EINVAL);
     assert_string_equal(diag.expected, run_id(path, id));
-    assert_int_equal(sonde_recorder_create(SONDE_OPTIONS(sonde_recorder, .path = path,
-                                                         .resume = id, .world = 2),
-                                           catalogue, &recorder, NULL),
+    assert_int_equal(sonde__recorder_create(SONDE_OPTIONS(sonde_recorder, .path = path,
+                                                          .resume = id, .world = 2),
+                                            catalogue, &recorder, NULL),
                      SONDE_EINVAL);
     (void)snprintf(text, sizeof text, "{\"sonde_run\":2,\"id\":\"%s\"}", id);
     rewrite_run(path, text);

@@ -30,10 +30,10 @@ static void record_modes(const char *path, const sonde_catalogue *catalogue)
     for (int64_t step = 0; step < 36; step++) {
         const sonde_coordinate at = modes_at(step);
 
-        sonde_recorder_put(recorder, 0, &at, &view);
-        sonde_recorder_end_step(recorder, &at);
+        sonde__recorder_put(recorder, 0, &at, &view);
+        sonde__recorder_end_step(recorder, &at);
     }
-    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
+    assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
                      SONDE_OK);
 }
 
@@ -75,7 +75,7 @@ static void a_checkpoint_says_where(void **state)
         assert_int_equal(run_number(path, "w0000/state.json", "generation"), i + 1);
         assert_int_equal(run_number(path, "w0000/state.json", "last_step"),
                          cases[i].global == 9 ? 4 : cases[i].global - 1);
-        assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
+        assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
                          SONDE_OK);
     }
     text = run_load(path, "w0000/generations.jsonl", &size);
@@ -106,11 +106,11 @@ static void quiet_steps_are_counted(void **state)
             const sonde_coordinate at = modes_at(step);
 
             if (step % 17 == 3) {
-                sonde_recorder_put_vitals(recorder, 0, &at, &vitals);
+                sonde__recorder_put_vitals(recorder, 0, &at, &vitals);
             }
-            sonde_recorder_end_step(recorder, &at);
+            sonde__recorder_end_step(recorder, &at);
         }
-        assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
+        assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
                          SONDE_OK);
         recorder =
             run_create(SONDE_OPTIONS(sonde_recorder, .path = path,
@@ -120,7 +120,7 @@ static void quiet_steps_are_counted(void **state)
         assert_int_equal(next[SONDE_MODE_TRAIN], begin);
         assert_int_equal(next[SONDE_MODE_EVAL], evaluated);
         assert_int_equal(next[SONDE_MODE_GLOBAL], begin + evaluated);
-        assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
+        assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
                          SONDE_OK);
     }
     sonde_catalogue_destroy(catalogue);
@@ -151,9 +151,9 @@ static void any_run_is_gone_on_with(void **state)
         sonde__recorder_next(recorder, next);
         assert_int_equal(next[SONDE_MODE_GLOBAL], i);
         assert_int_equal(run_number(path, "w0000/state.json", "generation"), i);
-        sonde_recorder_put(recorder, 0, &at, &view);
-        sonde_recorder_end_step(recorder, &at);
-        assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
+        sonde__recorder_put(recorder, 0, &at, &view);
+        sonde__recorder_end_step(recorder, &at);
+        assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
                          SONDE_OK);
         (void)run_id(path, i == 0 ? id : again);
         assert_true(i == 0 || strcmp(id, again) == 0);
@@ -171,9 +171,9 @@ static void a_step_that_cannot_be_is_refused(void **state)
 
     (void)state;
     assert_int_equal(
-        sonde_recorder_create(SONDE_OPTIONS(sonde_recorder, .path = run_path(path, "no"),
-                                            .resume_step = -2),
-                              catalogue, &recorder, &diag),
+        sonde__recorder_create(SONDE_OPTIONS(sonde_recorder, .path = run_path(path, "no"),
+                                             .resume_step = -2),
+                               catalogue, &recorder, &diag),
         SONDE_EINVAL);
     assert_string_equal(diag.where, "resume_step");
     assert_false(run_has(path, "run.json"));

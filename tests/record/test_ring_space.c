@@ -3,6 +3,7 @@
  * is in memory, and one warning says so.
  */
 #include "record/faulty.h"
+#include "record/record_sink.h"
 
 #include <sonde/log.h>
 #include <sonde/trial.h>
@@ -24,7 +25,7 @@ static size_t size_of_ring(size_t asked, int64_t n)
                    catalogue);
     const size_t size = recorder->ring.size;
 
-    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
+    assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
                      SONDE_OK);
     sonde_catalogue_destroy(catalogue);
     run_remove(path);
@@ -105,8 +106,8 @@ static int record_without_room(const char *folder, int (*restrict_it)(const char
     }
     (void)snprintf(path, sizeof path, "%s/run", folder);
     sonde_log_set_sink(listen, NULL);
-    if (sonde_recorder_create(SONDE_OPTIONS(sonde_recorder, .path = path), catalogue,
-                              &recorder, &diag) != SONDE_OK) {
+    if (sonde__recorder_create(SONDE_OPTIONS(sonde_recorder, .path = path), catalogue,
+                               &recorder, &diag) != SONDE_OK) {
         char line[SONDE_DIAG_LINE];
 
         (void)fprintf(stderr, "%s\n", sonde_diag_line(&diag, line, sizeof line));
@@ -118,7 +119,7 @@ static int record_without_room(const char *folder, int (*restrict_it)(const char
     for (int64_t step = 0; step < STEPS; step++) {
         put(recorder, step);
     }
-    if (sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL) != SONDE_OK) {
+    if (sonde__recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL) != SONDE_OK) {
         return 3;
     }
     if (sonde_trial_verify(path, &report, NULL, NULL, NULL) != SONDE_OK ||

@@ -4,6 +4,7 @@
  */
 #include "record/run_dir.h"
 #include "base/clock.h"
+#include "record/record_sink.h"
 
 #include <math.h>
 #include <time.h>
@@ -18,12 +19,12 @@ static void put(sonde_recorder *recorder, uint32_t id, int64_t step, size_t n)
     for (size_t i = 0; i < n; i++) {
         x[i] = (float)((int64_t)i + step);
     }
-    sonde_recorder_put(recorder, id, &at, &view);
+    sonde__recorder_put(recorder, id, &at, &view);
 }
 
 static void close_well(sonde_recorder *recorder)
 {
-    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
+    assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
                      SONDE_OK);
 }
 
@@ -56,9 +57,9 @@ static void full_segments_are_closed(void **state)
         for (uint32_t id = 0; id < 3; id++) {
             put(recorder, id, step, FLOATS);
         }
-        sonde_recorder_end_step(recorder, &at);
+        sonde__recorder_end_step(recorder, &at);
         if (step == STEPS / 2) {
-            assert_true(sonde_recorder_drain(recorder, 60));
+            assert_true(sonde__recorder_drain(recorder, 60));
             run_read(path, 0, &content);
             assert_int_equal(content.values, (step + 1) * 3);
             assert_int_equal(content.parts, 2); /* the segment, and the steps */
@@ -120,9 +121,9 @@ static void old_files_are_closed(void **state)
     sonde_vitals_init(&vitals);
     sonde_sketch_init(&sketch);
     put(recorder, 0, 0, 4);
-    sonde_recorder_put_vitals(recorder, 0, &at, &vitals);
-    sonde_recorder_put_sketch(recorder, 0, &at, &sketch);
-    assert_true(sonde_recorder_drain(recorder, 60));
+    sonde__recorder_put_vitals(recorder, 0, &at, &vitals);
+    sonde__recorder_put_sketch(recorder, 0, &at, &sketch);
+    assert_true(sonde__recorder_drain(recorder, 60));
     do { /* nothing more is put */
         const struct timespec nap = {.tv_nsec = 20000000};
 
@@ -135,7 +136,7 @@ static void old_files_are_closed(void **state)
     assert_int_equal(content.closed, 3);
     assert_int_equal(content.parts, 0);
     put(recorder, 0, 1, 4);
-    sonde_recorder_put_vitals(recorder, 0, &at, &vitals);
+    sonde__recorder_put_vitals(recorder, 0, &at, &vitals);
     close_well(recorder);
     run_read(path, 0, &content);
     assert_int_equal(content.closed, 5);
@@ -169,10 +170,10 @@ static void full_streams_are_closed(void **state)
     for (int64_t i = 0; i < ROWS; i++) {
         const sonde_coordinate at = run_at(i);
 
-        sonde_recorder_put_vitals(recorder, 0, &at, &vitals);
-        sonde_recorder_put_sketch(recorder, 0, &at, &sketch);
+        sonde__recorder_put_vitals(recorder, 0, &at, &vitals);
+        sonde__recorder_put_sketch(recorder, 0, &at, &sketch);
         if (i % 512 == 0) {
-            assert_true(sonde_recorder_drain(recorder, 60));
+            assert_true(sonde__recorder_drain(recorder, 60));
         }
     }
     close_well(recorder);
@@ -195,14 +196,14 @@ static void a_step_is_seen_at_once(void **state)
 
     (void)state;
     put(recorder, 0, 0, 1000);
-    assert_true(sonde_recorder_drain(recorder, 60)); /* the catalogue is there */
+    assert_true(sonde__recorder_drain(recorder, 60)); /* the catalogue is there */
     for (int64_t step = 1; step <= 20; step++) {
         const sonde_coordinate at = run_at(step);
         run_content content = {0};
         double began = 0.0, took = 0.0;
 
         put(recorder, 0, step, 1000);
-        sonde_recorder_end_step(recorder, &at);
+        sonde__recorder_end_step(recorder, &at);
         began = sonde__now();
         do {
             run_read(path, 0, &content);

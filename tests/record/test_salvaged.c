@@ -3,6 +3,7 @@
  * had ended, and verify says what is missing.
  */
 #include "record/run_dir.h"
+#include "record/record_sink.h"
 
 #include <sonde/recorder.h>
 #include <sonde/trial.h>
@@ -33,15 +34,15 @@ static void record_and_die(const char *path, death how, bool large)
                                             .when_full = SONDE_WHEN_FULL_WAIT};
 
     (void)signal(SIGSEGV, SIG_DFL);
-    assert_int_equal(sonde_recorder_create(&options, catalogue, &recorder, NULL),
+    assert_int_equal(sonde__recorder_create(&options, catalogue, &recorder, NULL),
                      SONDE_OK);
     for (int64_t step = 0; step < STEPS; step++) {
         const sonde_coordinate at = {
             .mode = SONDE_MODE_TRAIN, .global_step = step, .mode_step = step};
 
         x[0] = (float)step;
-        sonde_recorder_put(recorder, 0, &at, &view);
-        sonde_recorder_end_step(recorder, &at);
+        sonde__recorder_put(recorder, 0, &at, &view);
+        sonde__recorder_end_step(recorder, &at);
     }
     if (how == DEATH_EXITS) {
         exit(3);
@@ -111,12 +112,12 @@ static void close_without_folder(const char *path, const char *moved)
     sonde_catalogue *catalogue = run_catalogue(1, FLOATS);
     sonde_recorder *recorder = NULL;
 
-    assert_int_equal(sonde_recorder_create(SONDE_OPTIONS(sonde_recorder, .path = path,
-                                                         .wait_seconds = 0.001),
-                                           catalogue, &recorder, NULL),
+    assert_int_equal(sonde__recorder_create(SONDE_OPTIONS(sonde_recorder, .path = path,
+                                                          .wait_seconds = 0.001),
+                                            catalogue, &recorder, NULL),
                      SONDE_OK);
     assert_int_equal(rename(path, moved), 0);
-    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
+    assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
                      SONDE_EIO);
     sonde_catalogue_destroy(catalogue);
 }
@@ -177,21 +178,21 @@ static void a_forked_child_records_nothing(void **state)
 
     (void)state;
     (void)run_path(path, "forked");
-    assert_int_equal(sonde_recorder_create(SONDE_OPTIONS(sonde_recorder, .path = path),
-                                           catalogue, &recorder, NULL),
+    assert_int_equal(sonde__recorder_create(SONDE_OPTIONS(sonde_recorder, .path = path),
+                                            catalogue, &recorder, NULL),
                      SONDE_OK);
     child = fork();
     if (child == 0) {
-        sonde_recorder_put(recorder, 0, &at, &view);
-        sonde_recorder_end_step(recorder, &at);
-        (void)sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL);
+        sonde__recorder_put(recorder, 0, &at, &view);
+        sonde__recorder_end_step(recorder, &at);
+        (void)sonde__recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL);
         _exit(0);
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    sonde_recorder_put(recorder, 0, &at, &view);
-    sonde_recorder_end_step(recorder, &at);
-    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
+    sonde__recorder_put(recorder, 0, &at, &view);
+    sonde__recorder_end_step(recorder, &at);
+    assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
                      SONDE_OK);
     assert_int_equal(sonde_trial_verify(path, &report, NULL, NULL, NULL), SONDE_OK);
     assert_int_equal(report.records, 1);

@@ -7,6 +7,7 @@
  */
 #include "record/gate.h"
 #include "base/random.h"
+#include "record/record_sink.h"
 
 #include <sonde/trial.h>
 
@@ -65,8 +66,8 @@ static void put_value(sonde_recorder *recorder, const sonde_coordinate *where, t
         view.dtype = (sonde_dtype)99;
     }
     to->put++;
-    sonde_recorder_put(recorder, (uint32_t)chance(TENSORS + (chance(40) == 0)), where,
-                       &view);
+    sonde__recorder_put(recorder, (uint32_t)chance(TENSORS + (chance(40) == 0)), where,
+                        &view);
 }
 
 static void do_something(sonde_recorder *recorder, told *to)
@@ -85,12 +86,12 @@ static void do_something(sonde_recorder *recorder, told *to)
         mend_disk();
         break;
     case 3:
-        (void)sonde_recorder_drain(recorder, 0.001 * (double)chance(10));
+        (void)sonde__recorder_drain(recorder, 0.001 * (double)chance(10));
         break;
     case 4:
     case 5:
     case 6:
-        sonde_recorder_end_step(recorder, &where);
+        sonde__recorder_end_step(recorder, &where);
         to->step++;
         break;
     case 7:
@@ -98,13 +99,13 @@ static void do_something(sonde_recorder *recorder, told *to)
     case 9:
         sonde_vitals_init(&vitals);
         to->put++;
-        sonde_recorder_put_vitals(recorder, (uint32_t)chance(TENSORS), &where, &vitals);
+        sonde__recorder_put_vitals(recorder, (uint32_t)chance(TENSORS), &where, &vitals);
         break;
     case 10:
         sonde_sketch_init(&sketch);
         sketch.positive[chance(SONDE_SKETCH_BINS)] = 1;
         to->put++;
-        sonde_recorder_put_sketch(recorder, (uint32_t)chance(TENSORS), &where, &sketch);
+        sonde__recorder_put_sketch(recorder, (uint32_t)chance(TENSORS), &where, &sketch);
         break;
     default:
         put_value(recorder, &where, to);
@@ -170,7 +171,7 @@ static void live(const char *path, const sonde_catalogue *catalogue, told *to)
         if (chance(2) == 0) {
             mend_disk();
         }
-        (void)sonde_recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL);
+        (void)sonde__recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL);
         mend_disk();
         wait_for_thread();
         break;
@@ -252,7 +253,7 @@ static void one_session(const sonde_catalogue *catalogue, told *said)
     last = options_of(path);
     last.wait_seconds = 0.0;
     recorder = run_create(&last, catalogue);
-    assert_int_not_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL),
+    assert_int_not_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL),
                          SONDE_EINVAL);
     check(path, said);
     run_remove(path);

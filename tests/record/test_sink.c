@@ -3,6 +3,7 @@
  * number of taps asks for it.
  */
 #include "record/run_dir.h"
+#include "record/record_sink.h"
 
 #include <sonde/observer.h>
 
@@ -39,7 +40,7 @@ static void begin(session *s, const char *name)
 static void end(session *s, run_content *content)
 {
     sonde_observer_destroy(s->observer);
-    assert_int_equal(sonde_recorder_close(s->recorder, SONDE_RUN_FINISHED, "", NULL),
+    assert_int_equal(sonde__recorder_close(s->recorder, SONDE_RUN_FINISHED, "", NULL),
                      SONDE_OK);
     run_read(s->path, 0, content);
     sonde_catalogue_destroy(s->catalogue);
@@ -48,7 +49,7 @@ static void end(session *s, run_content *content)
 
 static void tap(session *s, const char *what, unsigned how, int64_t every)
 {
-    sonde_tap added = {.how = how, .where = sonde_recorder_sink(s->recorder)};
+    sonde_tap added = {.how = how, .where = sonde__recorder_sink(s->recorder)};
     sonde_selector *selector = NULL;
 
     assert_int_equal(sonde_selector_create(what, &selector, NULL), SONDE_OK);
@@ -194,7 +195,7 @@ static void the_catalogue_is_in_the_order_of_ids(void **state)
     tap(&s, "t0_again", SONDE_HOW_RAW, 1);
     assert_int_equal(bind(&s, 1, 1), SONDE_OK);
     step(&s, 1, 1, 1, true);
-    assert_true(sonde_recorder_drain(s.recorder, 60));
+    assert_true(sonde__recorder_drain(s.recorder, 60));
     (void)snprintf(path, sizeof path, "%s/w0000/catalogue.jsonl", s.path);
     file = fopen(path, "r");
     assert_non_null(file);

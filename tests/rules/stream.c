@@ -2,6 +2,7 @@
 #include "rules/stream.h"
 
 #include "base/macros.h"
+#include "rules/engine.h"
 
 #include <ftw.h>
 
@@ -67,7 +68,7 @@ void stream_begin(stream *s)
     sonde_diag diag = {0};
     char line[SONDE_DIAG_LINE];
 
-    if (sonde_rules_begin(s->rules, s->catalogue, NULL, NULL, &diag) != SONDE_OK) {
+    if (sonde__rules_begin(s->rules, s->catalogue, NULL, NULL, &diag) != SONDE_OK) {
         fail_msg("%s", sonde_diag_line(&diag, line, sizeof line));
     }
 }
@@ -83,7 +84,7 @@ void stream_put(stream *s, uint32_t id, const float *values)
 
     memcpy(copy, values, (size_t)sonde_view_count(&view) * sizeof *copy);
     sonde_vitals_of(&view, &vitals);
-    sonde_rules_put(s->rules, &observation);
+    sonde__rules_put(s->rules, &observation);
 }
 
 void stream_put_hash(stream *s, uint32_t id, uint64_t hash, int replica)
@@ -94,7 +95,7 @@ void stream_put_hash(stream *s, uint32_t id, uint64_t hash, int replica)
         .at = {s->at.mode, s->at.global_step, s->at.mode_step, 0, 0, replica},
         .hash = hash};
 
-    sonde_rules_put(s->rules, &observation);
+    sonde__rules_put(s->rules, &observation);
 }
 
 float stream_normal(stream *s)
@@ -166,7 +167,7 @@ void stream_end(stream *s)
     if (s->loses) {
         stream_put_all(s, s->loss, powf(1.2F, (float)s->at.mode_step));
     }
-    sonde_rules_end_step(s->rules, &s->at);
+    sonde__rules_end_step(s->rules, &s->at);
     s->at.global_step++;
     s->at.mode_step++;
 }

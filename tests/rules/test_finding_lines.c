@@ -4,6 +4,8 @@
  * tsan: yes
  */
 #include "rules/stream.h"
+#include "record/record_sink.h"
+#include "rules/engine.h"
 
 #include <sonde/recorder.h>
 #include <sonde/rules.h>
@@ -52,7 +54,7 @@ static void record(const char *run)
         info.name = name;
         assert_int_equal(sonde_catalogue_declare(catalogue, &info, &id, NULL), SONDE_OK);
     }
-    assert_int_equal(sonde_recorder_create(&options, catalogue, &recorder, NULL),
+    assert_int_equal(sonde__recorder_create(&options, catalogue, &recorder, NULL),
                      SONDE_OK);
     for (int64_t step = 0; step < STEPS; step++) {
         const sonde_coordinate at = {
@@ -62,11 +64,11 @@ static void record(const char *run)
         const sonde_view view = sonde_view_of(SONDE_F32, 1, &shape, x);
 
         for (uint32_t id = 0; id < TENSORS; id++) {
-            sonde_recorder_put(recorder, id, &at, &view);
+            sonde__recorder_put(recorder, id, &at, &view);
         }
-        sonde_recorder_end_step(recorder, &at);
+        sonde__recorder_end_step(recorder, &at);
     }
-    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL),
+    assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL),
                      SONDE_OK);
     sonde_catalogue_destroy(catalogue);
 }
@@ -386,7 +388,7 @@ static uint64_t read_for(uint32_t tensors)
         (void)snprintf(name, sizeof name, "fc%u.weight", (unsigned)i);
         assert_int_equal(sonde_catalogue_declare(catalogue, &info, &id, NULL), SONDE_OK);
     }
-    assert_int_equal(sonde_rules_begin(rules, catalogue, NULL, NULL, NULL), SONDE_OK);
+    assert_int_equal(sonde__rules_begin(rules, catalogue, NULL, NULL, NULL), SONDE_OK);
     for (uint32_t id = 0; id < tensors; id++) {
         const sonde_observation observation = {.id = id,
                                                .info =
@@ -395,10 +397,10 @@ static uint64_t read_for(uint32_t tensors)
                                                .view = &view,
                                                .vitals = &vitals};
 
-        sonde_rules_put(rules, &observation);
+        sonde__rules_put(rules, &observation);
     }
     before = bytes_read();
-    sonde_rules_end_step(rules, &at);
+    sonde__rules_end_step(rules, &at);
     sonde_rules_finish(rules);
     before = bytes_read() - before;
     (void)sonde_rules_findings(rules, &count);

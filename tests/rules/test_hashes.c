@@ -5,6 +5,7 @@
 #include "rules/stream.h"
 
 #include "base/macros.h"
+#include "rules/engine.h"
 
 enum { N = 64, STEPS = 12 };
 
@@ -169,7 +170,7 @@ static void dtypes(stream *s, int kind, int step)
         .info = sonde_catalogue_info(s->catalogue, 0), .at = s->at, .view = &view};
 
     (void)kind;
-    sonde_rules_put(s->rules, &observation);
+    sonde__rules_put(s->rules, &observation);
 }
 
 static void pixels(stream *s, int raw, int step)

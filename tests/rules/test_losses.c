@@ -4,6 +4,7 @@
 #include "rules/stream.h"
 
 #include "base/macros.h"
+#include "rules/engine.h"
 
 /* --- one loss ------------------------------------------------------------------------- */
 
@@ -195,9 +196,9 @@ static void silence_is_counted(void **state)
                     "training_job_name_prefix=None");
     (void)stream_declare(&s, "loss_output_0", SONDE_ROLE_LOSS, 0, 0);
     stream_begin(&s);
-    sonde_rules_idle(s.rules, 59.0);
+    sonde__rules_idle(s.rules, 59.0);
     assert_int_equal(stream_count(&s), 0);
-    sonde_rules_idle(s.rules, 61.0);
+    sonde__rules_idle(s.rules, 61.0);
     (void)stream_expect(&s, "", 0);
     stream_close(&s);
 }

@@ -5,6 +5,7 @@
  */
 #include "rules/stream.h"
 #include "base/macros.h"
+#include "rules/engine.h"
 
 /* Fires when the mean of a chosen tensor is above its limit; fails at `fail_at`. */
 typedef struct own {
@@ -103,15 +104,15 @@ static void it_finds_also_what_is_declared_later(void **state)
     first = stream_declare(&s, "w1", SONDE_ROLE_WEIGHT, 4, 0);
     other = stream_declare(&s, "x", SONDE_ROLE_WEIGHT, 4, 0);
     stream_begin(&s);
-    assert_int_equal(sonde_rules_wants(s.rules, first), SONDE_HOW_VITALS);
-    assert_int_equal(sonde_rules_wants(s.rules, other), 0);
+    assert_int_equal(sonde__rules_wants(s.rules, first), SONDE_HOW_VITALS);
+    assert_int_equal(sonde__rules_wants(s.rules, other), 0);
     stream_put_all(&s, first, 3.0F);
     stream_put_all(&s, other, 9.0F);
     stream_end(&s);
     later = stream_declare(&s, "w2", SONDE_ROLE_WEIGHT, 4, 0);
     stream_put_all(&s, later, 9.0F); /* not known to the rules yet */
     stream_end(&s);
-    assert_int_equal(sonde_rules_refresh(s.rules, NULL), SONDE_OK);
+    assert_int_equal(sonde__rules_refresh(s.rules, NULL), SONDE_OK);
     stream_put_all(&s, later, 9.0F);
     stream_end(&s);
     assert_string_equal(stream_expect(&s, "w2", 2).message, "It is large.");

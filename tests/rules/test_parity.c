@@ -7,6 +7,7 @@
 #include "rules/sources.h"
 
 #include "base/random.h"
+#include "record/record_sink.h"
 
 #include <sonde/error.h>
 #include <sonde/recorder.h>
@@ -104,7 +105,7 @@ static void declare_all(program *self)
 
 static void tap(const program *self, const recorded *asked)
 {
-    sonde_tap added = {.how = asked->how, .where = sonde_recorder_sink(self->recorder)};
+    sonde_tap added = {.how = asked->how, .where = sonde__recorder_sink(self->recorder)};
     sonde_selector *what = NULL;
     sonde_diag diag = {0};
 
@@ -127,7 +128,7 @@ static void program_open(program *self, const recorded *asked, sonde_rules *insi
     *self = (program){0};
     ok(sonde_catalogue_create(&self->catalogue, &diag), &diag);
     declare_all(self);
-    ok(sonde_recorder_create(&options, self->catalogue, &self->recorder, &diag), &diag);
+    ok(sonde__recorder_create(&options, self->catalogue, &self->recorder, &diag), &diag);
     ok(sonde_observer_create(self->catalogue, &self->observer, &diag), &diag);
     for (; asked->what != NULL; asked++) {
         tap(self, asked);
@@ -217,7 +218,7 @@ static void *train(void *arg)
         step(self, global);
         (void)usleep(1000);
     }
-    ok(sonde_recorder_close(self->recorder, SONDE_RUN_FINISHED, NULL, &diag), &diag);
+    ok(sonde__recorder_close(self->recorder, SONDE_RUN_FINISHED, NULL, &diag), &diag);
     return NULL;
 }
 

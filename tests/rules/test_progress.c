@@ -6,6 +6,7 @@
 #include "rules/stream.h"
 
 #include "base/macros.h"
+#include "rules/engine.h"
 
 enum { ROWS = 32, COLUMNS = 8 };
 enum { NOTHING = -1, NOTE, WARNING, ERROR };
@@ -210,7 +211,7 @@ static void put_vitals(stream *s, uint32_t id, float value)
         values[i] = value;
     }
     sonde_vitals_of(&view, &vitals);
-    sonde_rules_put(s->rules, &observation);
+    sonde__rules_put(s->rules, &observation);
 }
 
 static void a_layer_that_wakes_is_cleared_by_vital_signs_alone(void **state)

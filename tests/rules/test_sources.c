@@ -8,6 +8,8 @@
 #include "base/random.h"
 
 #include "alloc_failure.h"
+#include "record/record_sink.h"
+#include "rules/engine.h"
 
 #include <sonde/recorder.h>
 
@@ -52,12 +54,12 @@ static void producer_open(producer *self, const char *path, sonde_rules *rules)
 
         ok(sonde_catalogue_declare(self->catalogue, &info, &id, &diag), &diag);
     }
-    ok(sonde_recorder_create(&options, self->catalogue, &self->recorder, &diag), &diag);
+    ok(sonde__recorder_create(&options, self->catalogue, &self->recorder, &diag), &diag);
     ok(sonde_observer_create(self->catalogue, &self->observer, &diag), &diag);
     ok(sonde_selector_create("@all", &all, &diag), &diag);
     tap.what = all;
     tap.when[SONDE_MODE_TRAIN] = sonde_schedule_every(1);
-    tap.where = sonde_recorder_sink(self->recorder);
+    tap.where = sonde__recorder_sink(self->recorder);
     ok(sonde_observer_add(self->observer, &tap, NULL, &diag), &diag);
     sonde_selector_destroy(all);
     if (rules != NULL) {
@@ -100,7 +102,7 @@ static void producer_close(producer *self)
 {
     sonde_diag diag = {0};
 
-    ok(sonde_recorder_close(self->recorder, SONDE_RUN_FINISHED, NULL, &diag), &diag);
+    ok(sonde__recorder_close(self->recorder, SONDE_RUN_FINISHED, NULL, &diag), &diag);
     sonde_observer_destroy(self->observer);
     sonde_catalogue_destroy(self->catalogue);
 }
@@ -289,7 +291,7 @@ static void a_run_that_stalls_is_given_up(void **state)
     for (int64_t step = 0; step < 3; step++) {
         produce(&self, step);
     }
-    assert_true(sonde_recorder_drain(self.recorder, 60));
+    assert_true(sonde__recorder_drain(self.recorder, 60));
     ok(sonde_trial_open(path, NULL, &trial, &diag), &diag);
     assert_int_equal(sonde_rules_judge(rules, trial, &pace, &diag), SONDE_ETIMEOUT);
     assert_non_null(strstr(diag.found, "the last is 2"));
@@ -432,7 +434,7 @@ static sonde_err set_up(void)
         err = sonde_rules_add_defaults(rules, &diag);
     }
     if (err == SONDE_OK) {
-        err = sonde_rules_begin(rules, catalogue, NULL, NULL, &diag);
+        err = sonde__rules_begin(rules, catalogue, NULL, NULL, &diag);
     }
     sonde_rules_destroy(rules);
     sonde_catalogue_destroy(catalogue);

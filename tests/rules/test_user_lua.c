@@ -448,7 +448,7 @@ static void sketches_are_read(void **state)
     observation.id = stream_declare(&s, "w", SONDE_ROLE_WEIGHT, 4, 0);
     observation.info = sonde_catalogue_info(s.catalogue, observation.id);
     stream_begin(&s);
-    sonde_rules_put(s.rules, &observation);
+    sonde__rules_put(s.rules, &observation);
     stream_end(&s);
     finding = stream_expect(&s, "w", 0);
     assert_true(finding.value == sonde_sketch_quantile(&sketch, 0.5));

@@ -6,6 +6,7 @@
 #include "base/macros.h"
 
 #include "alloc_failure.h"
+#include "rules/engine.h"
 
 enum { STEPS = 7, VALUES = 4 };
 
@@ -134,7 +135,7 @@ static void a_rule_that_fails_is_switched_off(void **state)
         for (int k = 0; k < STEPS; k++) {
             stream_put_all(&s, id, k == STEPS - 1 ? NAN : 1.0F);
             stream_end(&s);
-            sonde_rules_idle(s.rules, 0.5);
+            sonde__rules_idle(s.rules, 0.5);
         }
         sonde_rules_finish(s.rules);
         const sonde_finding *found = stream_found(&s, "");

@@ -89,13 +89,13 @@ static void producer_open(producer *self, sonde_rules *inside)
 
         ok(sonde_catalogue_declare(self->catalogue, &info, &id, &diag), &diag);
     }
-    ok(sonde_recorder_create(&options, self->catalogue, &self->recorder, &diag), &diag);
+    ok(sonde__recorder_create(&options, self->catalogue, &self->recorder, &diag), &diag);
     ok(sonde__recorder_collections(self->recorder, 3, mine, 1, &diag), &diag);
     ok(sonde_observer_create(self->catalogue, &self->observer, &diag), &diag);
     ok(sonde_selector_create("@all", &all, &diag), &diag);
     tap.what = all;
     tap.when[SONDE_MODE_TRAIN] = sonde_schedule_every(1);
-    tap.where = sonde_recorder_sink(self->recorder);
+    tap.where = sonde__recorder_sink(self->recorder);
     ok(sonde_observer_add(self->observer, &tap, NULL, &diag), &diag);
     sonde_selector_destroy(all);
     ok(sonde_rules_attach(inside, self->catalogue, self->observer, 1, 1, &diag), &diag);
@@ -141,7 +141,7 @@ static void *produce_slowly(void *arg)
         produce(self, step);
         (void)usleep(2000);
     }
-    ok(sonde_recorder_close(self->recorder, SONDE_RUN_FINISHED, NULL, &diag), &diag);
+    ok(sonde__recorder_close(self->recorder, SONDE_RUN_FINISHED, NULL, &diag), &diag);
     return NULL;
 }
 

@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/clock.h"
 #include "record/recorder_state.h"
+#include "record/record_sink.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -143,7 +144,7 @@ static void a_file_that_cannot_be_read(void **state)
     (void)setenv("SONDE_S3_STOP_SECONDS", "0.5", 1);
     assert_int_equal(sonde_catalogue_create(&catalogue, &diag), SONDE_OK);
     assert_int_equal(sonde_catalogue_declare(catalogue, &info, &id, &diag), SONDE_OK);
-    assert_int_equal(sonde_recorder_create(&options, catalogue, &recorder, &diag),
+    assert_int_equal(sonde__recorder_create(&options, catalogue, &recorder, &diag),
                      SONDE_OK);
     assert_int_equal(sonde__store_spool_folder(options.path, &folder, NULL), SONDE_OK);
     (void)snprintf(findings, sizeof findings, "%s/findings", folder);
@@ -154,7 +155,7 @@ static void a_file_that_cannot_be_read(void **state)
         (void)nanosleep(&nap, NULL); /* until the sender opens the file */
     }
     assert_int_not_equal(fcntl(fd, F_GETLEASE), F_WRLCK);
-    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, NULL, &diag),
+    assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, NULL, &diag),
                      SONDE_EIO);
     assert_non_null(strstr(diag.found, "a system call on its spool hangs"));
     assert_int_equal(fcntl(fd, F_SETLEASE, F_UNLCK), 0);

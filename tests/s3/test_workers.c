@@ -6,6 +6,7 @@
 
 #include "record/run_dir.h"
 #include "s3/store_server.h"
+#include "record/record_sink.h"
 
 #include <sonde/recorder.h>
 #include <sonde/trial.h>
@@ -41,7 +42,7 @@ static void open_worker(worker *one)
 
     one->catalogue = run_catalogue(1, 2);
     one->err =
-        sonde_recorder_create(&options, one->catalogue, &one->recorder, &one->diag);
+        sonde__recorder_create(&options, one->catalogue, &one->recorder, &one->diag);
 }
 
 static void write_steps(worker *one, int64_t first, int64_t end)
@@ -53,15 +54,15 @@ static void write_steps(worker *one, int64_t first, int64_t end)
         const sonde_view view = sonde_view_of(SONDE_F32, 1, &shape, x);
         const sonde_coordinate at = run_at(step);
 
-        sonde_recorder_put(one->recorder, 0, &at, &view);
-        sonde_recorder_end_step(one->recorder, &at);
+        sonde__recorder_put(one->recorder, 0, &at, &view);
+        sonde__recorder_end_step(one->recorder, &at);
     }
 }
 
 static void close_worker(worker *one)
 {
     assert_int_equal(
-        sonde_recorder_close(one->recorder, SONDE_RUN_FINISHED, "", &one->diag),
+        sonde__recorder_close(one->recorder, SONDE_RUN_FINISHED, "", &one->diag),
         SONDE_OK);
     sonde_catalogue_destroy(one->catalogue);
 }

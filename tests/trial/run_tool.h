@@ -122,16 +122,16 @@ static inline void run_put(sonde_recorder *recorder, int tensor, sonde_coordinat
         const sonde_view view = run_view(tensor, &at, rank, room);
 
         if (run_is_due(t->raw, &at)) {
-            sonde_recorder_put(recorder, (uint32_t)tensor, &at, &view);
+            sonde__recorder_put(recorder, (uint32_t)tensor, &at, &view);
         }
         if (run_is_due(t->vitals, &at)) {
             sonde_vitals_of(&view, &vitals);
-            sonde_recorder_put_vitals(recorder, (uint32_t)tensor, &at, &vitals);
+            sonde__recorder_put_vitals(recorder, (uint32_t)tensor, &at, &vitals);
         }
         if (run_is_due(t->sketch, &at)) {
             sonde_sketch_init(&sketch);
             sonde_sketch_add(&sketch, &view);
-            sonde_recorder_put_sketch(recorder, (uint32_t)tensor, &at, &sketch);
+            sonde__recorder_put_sketch(recorder, (uint32_t)tensor, &at, &sketch);
         }
     }
 }
@@ -174,7 +174,7 @@ static inline void run_steps(sonde_recorder *recorder, const char *path,
                 for (int t = 0; t < RUN_TENSORS; t++) {
                     run_put(recorder, t, at, options->rank);
                 }
-                sonde_recorder_end_step(recorder, &at);
+                sonde__recorder_end_step(recorder, &at);
                 run_pause(options->pause);
             }
             at.global_step++;
@@ -239,7 +239,7 @@ static inline sonde_err run_make(const char *path, const run_options *asked,
 
     run_find_id(path, id);
     if (err == SONDE_OK) {
-        err = sonde_recorder_create(&options, catalogue, &recorder, diag);
+        err = sonde__recorder_create(&options, catalogue, &recorder, diag);
     }
     for (uint32_t t = 1; err == SONDE_OK && t < 4; t += 2) {
         static const char *const mine[] = {"mine"};
@@ -249,10 +249,10 @@ static inline sonde_err run_make(const char *path, const run_options *asked,
     if (err == SONDE_OK) {
         run_steps(recorder, path, asked);
         if (asked->crash != 0) {
-            (void)sonde_recorder_drain(recorder, 60.0);
+            (void)sonde__recorder_drain(recorder, 60.0);
             _exit(0);
         }
-        err = sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "as planned", diag);
+        err = sonde__recorder_close(recorder, SONDE_RUN_FINISHED, "as planned", diag);
     }
     sonde_catalogue_destroy(catalogue);
     return err;

@@ -10,6 +10,7 @@
 
 #include "base/macros.h"
 #include "base/random.h"
+#include "record/record_sink.h"
 
 #include <sonde/error.h>
 #include <sonde/recorder.h>
@@ -53,13 +54,13 @@ static void record_step(sonde_recorder *recorder, int64_t s)
         sonde_vitals vitals;
 
         sonde_vitals_of(&view, &vitals);
-        sonde_recorder_put_vitals(recorder, (uint32_t)t, &at, &vitals);
-        sonde_recorder_put(recorder, (uint32_t)t, &at, &view);
+        sonde__recorder_put_vitals(recorder, (uint32_t)t, &at, &vitals);
+        sonde__recorder_put(recorder, (uint32_t)t, &at, &view);
     }
     sonde_sketch_init(&sketch);
     sketch.positive[s] = 2;
-    sonde_recorder_put_sketch(recorder, 0, &at, &sketch);
-    sonde_recorder_end_step(recorder, &at);
+    sonde__recorder_put_sketch(recorder, 0, &at, &sketch);
+    sonde__recorder_end_step(recorder, &at);
 }
 
 /* Steps begin ... end - 1 of a worker, in files of their own. */
@@ -69,7 +70,7 @@ static void record(const char *path, int rank, int world, int64_t begin, int64_t
     sonde_recorder *recorder = NULL;
 
     assert_int_equal(
-        sonde_recorder_create(
+        sonde__recorder_create(
             SONDE_OPTIONS(sonde_recorder, .path = path, .rank = rank, .world = world,
                           .segment_bytes = 512, .resume = begin > 0 ? "any" : NULL,
                           .resume_step = begin, .resume_mode = SONDE_MODE_GLOBAL),
@@ -78,7 +79,7 @@ static void record(const char *path, int rank, int world, int64_t begin, int64_t
     for (int64_t s = begin; s < end; s++) {
         record_step(recorder, s);
     }
-    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL),
+    assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL),
                      SONDE_OK);
     sonde_catalogue_destroy(catalogue);
 }

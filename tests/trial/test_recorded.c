@@ -6,6 +6,7 @@
 
 #include "base/macros.h"
 #include "base/random.h"
+#include "record/record_sink.h"
 
 #include <sonde/error.h>
 #include <sonde/recorder.h>
@@ -44,7 +45,7 @@ static sonde_recorder *recorder_of(const sonde_recorder_options *options,
     sonde_diag diag = {0};
     char line[SONDE_DIAG_LINE];
 
-    if (sonde_recorder_create(options, catalogue, &recorder, &diag) != SONDE_OK) {
+    if (sonde__recorder_create(options, catalogue, &recorder, &diag) != SONDE_OK) {
         fail_msg("%s", sonde_diag_line(&diag, line, sizeof line));
     }
     return recorder;
@@ -62,15 +63,15 @@ static void record_step(sonde_recorder *recorder, int64_t s)
         sonde_vitals vitals;
 
         sonde_vitals_of(&view, &vitals);
-        sonde_recorder_put_vitals(recorder, (uint32_t)t, &at, &vitals);
+        sonde__recorder_put_vitals(recorder, (uint32_t)t, &at, &vitals);
         if (t == 0) {
             sonde_sketch_init(&sketch);
             sonde_sketch_add(&sketch, &view);
-            sonde_recorder_put_sketch(recorder, (uint32_t)t, &at, &sketch);
+            sonde__recorder_put_sketch(recorder, (uint32_t)t, &at, &sketch);
         }
-        sonde_recorder_put(recorder, (uint32_t)t, &at, &view);
+        sonde__recorder_put(recorder, (uint32_t)t, &at, &view);
     }
-    sonde_recorder_end_step(recorder, &at);
+    sonde__recorder_end_step(recorder, &at);
 }
 
 /* Everything known of steps first ... end - 1 of a worker. */
@@ -133,7 +134,8 @@ static void a_run_is_followed(void **state)
     assert_int_equal(info.status, SONDE_RUN_RUNNING);
     assert_string_equal(info.program, "test");
     assert_int_equal(
-        sonde_recorder_close(recorder, SONDE_RUN_STOPPED_BY_RULE, "why", NULL), SONDE_OK);
+        sonde__recorder_close(recorder, SONDE_RUN_STOPPED_BY_RULE, "why", NULL),
+        SONDE_OK);
     (void)trial_refreshed(trial);
     sonde_trial_describe(trial, &info);
     assert_int_equal(info.status, SONDE_RUN_ENDED);
@@ -200,10 +202,10 @@ static void a_compressed_run_is_read(void **state)
 
             data[i] = s % 2 == 0 ? x : x > 1.0F ? x : 0.0F;
         }
-        sonde_recorder_put(recorder, 0, &at, &view);
-        sonde_recorder_end_step(recorder, &at);
+        sonde__recorder_put(recorder, 0, &at, &view);
+        sonde__recorder_end_step(recorder, &at);
     }
-    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL),
+    assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL),
                      SONDE_OK);
     trial = trial_opened(test_run);
     for (int64_t s = 0; s < 20; s++) {
@@ -251,14 +253,14 @@ static void workers_write_side_by_side(void **state)
         }
     }
     for (int rank = 0; rank < 3; rank++) {
-        assert_true(sonde_recorder_drain(recorders[rank], 30));
+        assert_true(sonde__recorder_drain(recorders[rank], 30));
     }
     (void)trial_refreshed(trial);
     sonde_trial_describe(trial, &info);
     assert_int_equal(info.last_step, 89);
     for (int rank = 2; rank >= 0; rank--) {
         assert_int_equal(
-            sonde_recorder_close(recorders[rank], SONDE_RUN_FINISHED, NULL, NULL),
+            sonde__recorder_close(recorders[rank], SONDE_RUN_FINISHED, NULL, NULL),
             SONDE_OK);
     }
     (void)trial_refreshed(trial);
@@ -315,7 +317,7 @@ static void a_killed_run_is_gone_on_with(void **state)
     for (int64_t s = 30; s < there + 20; s++) {
         record_step(recorder, s);
     }
-    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL),
+    assert_int_equal(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL),
                      SONDE_OK);
     (void)trial_refreshed(trial); /* the one that was open all the time */
     for (int again = 0; again < 2; again++) {

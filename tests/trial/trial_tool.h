@@ -15,6 +15,7 @@
 
 #include "base/macros.h"
 #include "base/random.h"
+#include "record/record_sink.h"
 
 #include <sonde/error.h>
 #include <sonde/recorder.h>
@@ -370,11 +371,11 @@ static void tool_record(sonde_recorder *recorder, int64_t s)
         sonde_vitals_of(&view, &vitals);
         sonde_sketch_init(&sketch);
         sonde_sketch_add(&sketch, &view);
-        sonde_recorder_put(recorder, t, &at, &view);
-        sonde_recorder_put_vitals(recorder, t, &at, &vitals);
-        sonde_recorder_put_sketch(recorder, t, &at, &sketch);
+        sonde__recorder_put(recorder, t, &at, &view);
+        sonde__recorder_put_vitals(recorder, t, &at, &vitals);
+        sonde__recorder_put_sketch(recorder, t, &at, &sketch);
     }
-    sonde_recorder_end_step(recorder, &at);
+    sonde__recorder_end_step(recorder, &at);
 }
 
 static int tool_make(const char *path)
@@ -392,7 +393,7 @@ static int tool_make(const char *path)
                                                 .compress = rank == 1,
                                                 .program = "trial_tool"};
 
-        if (sonde_recorder_create(&options, catalogue, &recorders[rank], &diag) !=
+        if (sonde__recorder_create(&options, catalogue, &recorders[rank], &diag) !=
             SONDE_OK) {
             return tool_fail(&diag);
         }
@@ -402,7 +403,7 @@ static int tool_make(const char *path)
         tool_record(recorders[1], s);
     }
     for (int rank = 1; rank >= 0; rank--) {
-        if (sonde_recorder_close(recorders[rank], SONDE_RUN_FINISHED, NULL, &diag) !=
+        if (sonde__recorder_close(recorders[rank], SONDE_RUN_FINISHED, NULL, &diag) !=
             SONDE_OK) {
             return tool_fail(&diag);
         }

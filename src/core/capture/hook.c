@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "storage/store.h"
 #include "base/options.h"
+#include "record/record_sink.h"
 
 #include <sonde/log.h>
 
@@ -138,7 +139,7 @@ const char *sonde_hook_path(const sonde_hook *hook)
                                  : hook->record.path;
 }
 
-sonde_recorder *sonde_hook_recorder(sonde_hook *hook)
+sonde_recorder *sonde__hook_recorder(sonde_hook *hook)
 {
     if (hook == NULL) {
         return NULL;
@@ -224,7 +225,7 @@ static sonde_err open_recorder(sonde_hook *hook, sonde_diag *diag)
         options.graph = hook->graph;
     }
     sonde_err err =
-        sonde_recorder_create(&options, hook->catalogue, &hook->recorder, diag);
+        sonde__recorder_create(&options, hook->catalogue, &hook->recorder, diag);
     free(save);
     if (err != SONDE_OK) {
         return err;
@@ -276,7 +277,7 @@ sonde_err sonde_hook_open(sonde_hook *hook, sonde_diag *diag)
         SONDE__TRY(open_recorder(hook, diag));
     }
     hook->sink = hook->recorder != NULL
-                     ? (sonde__record_sink *)(void *)sonde_recorder_sink(hook->recorder)
+                     ? (sonde__record_sink *)(void *)sonde__recorder_sink(hook->recorder)
                      : &hook->dry;
     for (uint32_t id = 0; id < sonde_catalogue_count(hook->catalogue); id++) {
         SONDE__TRY(prepare_tensor(hook, id, diag));
@@ -307,7 +308,7 @@ sonde_err sonde_hook_close(sonde_hook *hook, sonde_run_end reason, const char *t
         sonde__observe_warn_unmatched(&hook->setup);
     }
     if (hook->recorder != NULL) {
-        err = sonde_recorder_close(hook->recorder, reason, text, diag);
+        err = sonde__recorder_close(hook->recorder, reason, text, diag);
     }
     destroy(hook);
     return err;

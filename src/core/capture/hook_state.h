@@ -154,4 +154,7 @@ bool sonde__watch_update_show(sonde__watch_update *update, const sonde_view *vie
 /* The update, contiguous. Borrowed until the next value is shown. */
 const sonde_view *sonde__watch_update_value(const sonde__watch_update *update);
 
+/* Returns the recorder, borrowed; NULL before the first step and in a dry run. */
+SONDE_API sonde_recorder *sonde__hook_recorder(sonde_hook *hook);
+
 #endif

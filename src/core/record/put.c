@@ -17,6 +17,7 @@
 
 #include "tensor/convert.h"
 #include "tensor/evidence.h"
+#include "record/record_sink.h"
 
 #include <sonde/log.h>
 
@@ -446,8 +447,8 @@ static void *put_aside(sonde_recorder *recorder, const sonde_view *view, size_t 
     return aside;
 }
 
-void sonde_recorder_put(sonde_recorder *recorder, uint32_t id,
-                        const sonde_coordinate *where, const sonde_view *view)
+void sonde__recorder_put(sonde_recorder *recorder, uint32_t id,
+                         const sonde_coordinate *where, const sonde_view *view)
 {
     if (recorder == NULL || where == NULL || view == NULL) {
         return;
@@ -490,8 +491,8 @@ void sonde_recorder_put(sonde_recorder *recorder, uint32_t id,
 
 /* --- statistics ------------------------------------------------------------------- */
 
-void sonde_recorder_put_vitals(sonde_recorder *recorder, uint32_t id,
-                               const sonde_coordinate *where, const sonde_vitals *vitals)
+void sonde__recorder_put_vitals(sonde_recorder *recorder, uint32_t id,
+                                const sonde_coordinate *where, const sonde_vitals *vitals)
 {
     if (recorder == NULL || where == NULL || vitals == NULL) {
         return;
@@ -519,8 +520,8 @@ void sonde_recorder_put_vitals(sonde_recorder *recorder, uint32_t id,
     sonde__record_ring_commit(&recorder->ring);
 }
 
-void sonde_recorder_put_sketch(sonde_recorder *recorder, uint32_t id,
-                               const sonde_coordinate *where, const sonde_sketch *sketch)
+void sonde__recorder_put_sketch(sonde_recorder *recorder, uint32_t id,
+                                const sonde_coordinate *where, const sonde_sketch *sketch)
 {
     if (recorder == NULL || where == NULL || sketch == NULL) {
         return;
@@ -579,7 +580,7 @@ void sonde__recorder_end_quiet(sonde_recorder *recorder)
     }
 }
 
-void sonde_recorder_end_step(sonde_recorder *recorder, const sonde_coordinate *where)
+void sonde__recorder_end_step(sonde_recorder *recorder, const sonde_coordinate *where)
 {
     if (recorder == NULL || where == NULL) {
         return;
@@ -604,7 +605,7 @@ void sonde_recorder_end_step(sonde_recorder *recorder, const sonde_coordinate *w
     }
 }
 
-bool sonde_recorder_drain(sonde_recorder *recorder, double seconds)
+bool sonde__recorder_drain(sonde_recorder *recorder, double seconds)
 {
     if (recorder == NULL) {
         return false;
@@ -700,15 +701,15 @@ static void give(sonde__record_sink *sink, uint32_t id, const sonde_observation 
             sink->values++;
             sink->bytes += (uint64_t)sonde_view_count(seen->view) *
                            sonde_dtype_size(seen->view->dtype);
-            sonde_recorder_put(recorder, id, &seen->at, seen->view);
+            sonde__recorder_put(recorder, id, &seen->at, seen->view);
             break;
         case SONDE__STORE_ROW:
             sink->rows += seen->vitals != NULL;
-            sonde_recorder_put_vitals(recorder, id, &seen->at, seen->vitals);
+            sonde__recorder_put_vitals(recorder, id, &seen->at, seen->vitals);
             break;
         case SONDE__STORE_SKETCH:
             sink->sketches += seen->sketch != NULL;
-            sonde_recorder_put_sketch(recorder, id, &seen->at, seen->sketch);
+            sonde__recorder_put_sketch(recorder, id, &seen->at, seen->sketch);
             break;
         case SONDE__STORE_NOT:
         case SONDE__STORES:
@@ -765,7 +766,7 @@ static void end_sink_step(sonde_sink *sink, const sonde_coordinate *at)
 
     own->round++;
     if (own->recorder != NULL) {
-        sonde_recorder_end_step(own->recorder, at);
+        sonde__recorder_end_step(own->recorder, at);
     }
     if (own->witness != NULL && own->witness->end_step != NULL) {
         own->witness->end_step(own->witness, at);
@@ -787,7 +788,7 @@ void sonde__record_sink_fini(sonde__record_sink *sink)
     sonde__free(sink->shown);
 }
 
-sonde_sink *sonde_recorder_sink(sonde_recorder *recorder)
+sonde_sink *sonde__recorder_sink(sonde_recorder *recorder)
 {
     return &recorder->sink.sink;
 }

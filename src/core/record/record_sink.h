@@ -11,6 +11,17 @@
 
 #include <sonde/recorder.h>
 
+typedef struct sonde_recorder sonde_recorder;
+
+typedef struct sonde_recorder_stats {
+    uint64_t records, bytes; /* raw values written; their bytes before compression */
+    uint64_t rows, sketches;
+    uint64_t lost_ring_full, lost_disk_full, lost_io_error;
+    uint64_t waits;        /* puts that found the ring full and waited */
+    double waited_seconds; /* in total */
+    int64_t last_step;     /* the last global step complete in the files; -1: none */
+} sonde_recorder_stats;
+
 /* The forms in which the last value shown of a tensor is recorded. */
 typedef struct sonde__record_shown {
     uint64_t round; /* 0: none */
@@ -41,6 +52,46 @@ void sonde__record_sink_take(sonde__record_sink *sink, uint32_t id,
  */
 void sonde__record_sink_put(sonde__record_sink *sink,
                             const sonde_observation *observation, unsigned how);
+
+/* --- a recorder (recorder.c, put.c) ----------------------------------------------------- */
+
+/* Creates the folders, writes run.json and starts the writer. The first of several
+ * workers writes run.json; the others, of the same world, join. options are copied;
+ * catalogue is borrowed until close and may grow. SONDE_EEXIST: the path holds a run
+ * already; SONDE_EINVAL: the run has another id than resume; SONDE_EBUSY: another
+ * process writes it; SONDE_EIO: the disk fails or hangs, and what an earlier writer left
+ * is as it was. A forked child records nothing with it; the child may close it. */
+SONDE_API SONDE_CHECKED sonde_err sonde__recorder_create(
+    const sonde_recorder_options *options, const sonde_catalogue *catalogue,
+    sonde_recorder **out, sonde_diag *diag);
+/* Drains the ring, closes all files, writes end.json and frees the recorder in any case.
+ * What fails is retried for wait_seconds. SONDE_EIO if anything was lost; diag says how
+ * much and why. SONDE_EINVAL for an unknown reason: the run is closed as failed. text may
+ * be NULL. */
+SONDE_API sonde_err sonde__recorder_close(sonde_recorder *recorder, sonde_run_end reason,
+                                          const char *text, sonde_diag *diag);
+/* The sink for taps; owned by the recorder. */
+SONDE_API sonde_sink *sonde__recorder_sink(sonde_recorder *recorder);
+/* Records a value of tensor id; any strides. lost_io_error counts what is not valid. */
+SONDE_API void sonde__recorder_put(sonde_recorder *recorder, uint32_t id,
+                                   const sonde_coordinate *at, const sonde_view *view);
+SONDE_API void sonde__recorder_put_vitals(sonde_recorder *recorder, uint32_t id,
+                                          const sonde_coordinate *at,
+                                          const sonde_vitals *vitals);
+SONDE_API void sonde__recorder_put_sketch(sonde_recorder *recorder, uint32_t id,
+                                          const sonde_coordinate *at,
+                                          const sonde_sketch *sketch);
+/* Completes a step: readers see it from now on, with the present time. Costs one reading
+ * of the clock and 32 bytes. A step without any put costs nothing: it is complete once a
+ * later one is. (With several workers every step is written, because a step is complete
+ * when all workers have completed it.) */
+SONDE_API void sonde__recorder_end_step(sonde_recorder *recorder,
+                                        const sonde_coordinate *at);
+/* Waits until every put is in the files (not yet synced) or counted as lost; false when
+ * the time is over. */
+SONDE_API bool sonde__recorder_drain(sonde_recorder *recorder, double seconds);
+SONDE_API void sonde__recorder_get_stats(const sonde_recorder *recorder,
+                                         sonde_recorder_stats *stats);
 
 /* --- a recorder of a hook (put.c, recorder.c) -------------------------------------- */
 

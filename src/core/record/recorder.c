@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "base/whole_file.h"
 #include "record/writer.h"
+#include "record/record_sink.h"
 
 #include <sonde/log.h>
 
@@ -348,7 +349,8 @@ error:
 
 /* --- ending ----------------------------------------------------------------------- */
 
-void sonde_recorder_get_stats(const sonde_recorder *recorder, sonde_recorder_stats *stats)
+void sonde__recorder_get_stats(const sonde_recorder *recorder,
+                               sonde_recorder_stats *stats)
 {
     if (recorder == NULL || stats == NULL) {
         return;
@@ -391,7 +393,7 @@ static sonde_err judge(const sonde_recorder *recorder, sonde_run_end reason,
         return SONDE_OK; /* the run is the parent's */
     }
 
-    sonde_recorder_get_stats(recorder, &stats);
+    sonde__recorder_get_stats(recorder, &stats);
     if (stats.lost_ring_full + stats.lost_disk_full + stats.lost_io_error > 0) {
         return sonde__fail(
             diag, SONDE_EIO, recorder->options.path, "none",
@@ -414,8 +416,8 @@ static sonde_err judge(const sonde_recorder *recorder, sonde_run_end reason,
     return SONDE_OK;
 }
 
-sonde_err sonde_recorder_close(sonde_recorder *recorder, sonde_run_end reason,
-                               const char *text, sonde_diag *diag)
+sonde_err sonde__recorder_close(sonde_recorder *recorder, sonde_run_end reason,
+                                const char *text, sonde_diag *diag)
 {
     char path[256];
     sonde__store_spool *spool = NULL;

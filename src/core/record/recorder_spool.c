@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "record/recorder_state.h"
 #include "base/options.h"
+#include "record/record_sink.h"
 
 #include <sonde/text.h>
 
@@ -180,14 +181,14 @@ static sonde_err create_stored(const sonde_recorder_options *options,
     return SONDE_OK;
 
 error:
-    (void)sonde_recorder_close(recorder, SONDE_RUN_FAILED, NULL, NULL);
+    (void)sonde__recorder_close(recorder, SONDE_RUN_FAILED, NULL, NULL);
     sonde__store_spool_close(spool);
     return err;
 }
 
-sonde_err sonde_recorder_create(const sonde_recorder_options *given,
-                                const sonde_catalogue *catalogue, sonde_recorder **out,
-                                sonde_diag *diag)
+sonde_err sonde__recorder_create(const sonde_recorder_options *given,
+                                 const sonde_catalogue *catalogue, sonde_recorder **out,
+                                 sonde_diag *diag)
 {
     SONDE__NEEDS_AS(diag, "options, catalogue, out", given, catalogue, out);
     sonde_recorder_options taken;

@@ -51,7 +51,7 @@ struct sonde_recorder {
     sonde_recorder *previous, *next; /* of all open ones (exit.c) */
     _Atomic(pthread_t) producer;     /* the thread that ended the last step */
 
-    /* For sonde_recorder_get_stats: */
+    /* For sonde__recorder_get_stats: */
     _Atomic uint64_t waits;
     _Atomic double waited;
 

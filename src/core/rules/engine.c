@@ -263,10 +263,10 @@ static sonde_err watch_all(sonde_rule_run *run, size_t first, size_t end,
     return SONDE_OK;
 }
 
-sonde_err sonde_rules_begin(sonde_rules *rules, const sonde_catalogue *catalogue,
-                            bool (*in_collection)(const void *user, uint32_t id,
-                                                  const char *collection),
-                            const void *user, sonde_diag *diag)
+sonde_err sonde__rules_begin(sonde_rules *rules, const sonde_catalogue *catalogue,
+                             bool (*in_collection)(const void *user, uint32_t id,
+                                                   const char *collection),
+                             const void *user, sonde_diag *diag)
 {
     SONDE__NEEDS(diag, rules, catalogue);
     if (rules->catalogue != NULL) {
@@ -276,7 +276,7 @@ sonde_err sonde_rules_begin(sonde_rules *rules, const sonde_catalogue *catalogue
     rules->catalogue = catalogue;
     rules->in_collection = in_collection;
     rules->collection_user = user;
-    return sonde_rules_refresh(rules, diag);
+    return sonde__rules_refresh(rules, diag);
 }
 
 static bool reserve_slots(sonde_rules *rules, size_t count)
@@ -289,7 +289,7 @@ static bool reserve_slots(sonde_rules *rules, size_t count)
                           sizeof *rules->slots);
 }
 
-sonde_err sonde_rules_refresh(sonde_rules *rules, sonde_diag *diag)
+sonde_err sonde__rules_refresh(sonde_rules *rules, sonde_diag *diag)
 {
     SONDE__NEEDS(diag, rules);
     const size_t first = rules->slot_count;
@@ -318,7 +318,7 @@ sonde_err sonde_rules_refresh(sonde_rules *rules, sonde_diag *diag)
     return SONDE_OK;
 }
 
-unsigned sonde_rules_wants(const sonde_rules *rules, uint32_t id)
+unsigned sonde__rules_wants(const sonde_rules *rules, uint32_t id)
 {
     if (rules == NULL) {
         return 0;
@@ -482,7 +482,7 @@ static void put(sonde_rules *rules, const sonde_observation *observation,
     }
 }
 
-void sonde_rules_put(sonde_rules *rules, const sonde_observation *observation)
+void sonde__rules_put(sonde_rules *rules, const sonde_observation *observation)
 {
     put(rules, observation, -1);
 }
@@ -595,7 +595,7 @@ static void fetch(const sonde_rules *rules)
     }
 }
 
-void sonde_rules_end_step(sonde_rules *rules, const sonde_coordinate *at)
+void sonde__rules_end_step(sonde_rules *rules, const sonde_coordinate *at)
 {
     if (rules == NULL || at == NULL) {
         return;
@@ -628,7 +628,7 @@ void sonde_rules_end_step(sonde_rules *rules, const sonde_coordinate *at)
     sonde__rules_report_new(rules);
 }
 
-void sonde_rules_idle(sonde_rules *rules, double seconds)
+void sonde__rules_idle(sonde_rules *rules, double seconds)
 {
     if (rules == NULL) {
         return;

@@ -192,7 +192,7 @@ bool sonde__rules_same_when(const sonde_schedule *a, const sonde_schedule *b);
 sonde_err sonde__rules_attach(sonde_rules *rules, const sonde_catalogue *catalogue,
                               sonde_observer *observer, int64_t every, int64_t raw_every,
                               const int64_t *role_every, sonde_diag *diag);
-/* engine.c: sonde_rules_put, but raw values, sketches and hashes go only to the rules
+/* engine.c: sonde__rules_put, but raw values, sketches and hashes go only to the rules
  * that look at this step of its mode. */
 void sonde__rules_put_due(sonde_rules *rules, const sonde_observation *observation,
                           int64_t mode_step);
@@ -240,5 +240,25 @@ void sonde__rules_take_losses(sonde_rules *rules);
 void sonde__rules_decide(sonde_rules *rules, bool ended);
 /* engine.c: accepts NULL and a half-built run. */
 void sonde__rule_run_destroy(sonde_rule_run *run);
+
+/* --- evidence of a source: an observer (rules_sink.c), a trial (trial_source.c) --------- */
+
+/* catalogue is borrowed until destroy and may grow between steps; then call refresh. If
+ * in_collection is NULL, the roles are the only collections. */
+SONDE_API SONDE_CHECKED sonde_err sonde__rules_begin(
+    sonde_rules *rules, const sonde_catalogue *catalogue,
+    bool (*in_collection)(const void *user, uint32_t id, const char *collection),
+    const void *user, sonde_diag *diag);
+/* Takes up the tensors that were declared since. Afterwards wants may return more. */
+SONDE_API SONDE_CHECKED sonde_err sonde__rules_refresh(sonde_rules *rules,
+                                                       sonde_diag *diag);
+/* The SONDE_HOW_ bits of the evidence that rules need of a tensor. */
+SONDE_API unsigned sonde__rules_wants(const sonde_rules *rules, uint32_t id);
+/* Passes evidence of the step that end_step will end: any of view, vitals, sketch and
+ * hash, for each micro-batch and replica. */
+SONDE_API void sonde__rules_put(sonde_rules *rules, const sonde_observation *observation);
+SONDE_API void sonde__rules_end_step(sonde_rules *rules, const sonde_coordinate *at);
+/* The run has not ended, but there was no new step for so many seconds. */
+SONDE_API void sonde__rules_idle(sonde_rules *rules, double seconds);
 
 #endif

@@ -78,7 +78,7 @@ static void sink_put(sonde_sink *sink, const sonde_observation *observation)
         .hash = observation->hash};
 
     if (self->attached->every > 0) {
-        sonde_rules_put(self->attached->rules, &part);
+        sonde__rules_put(self->attached->rules, &part);
     } else {
         sonde__rules_put_due(self->attached->rules, &part, observation->at.mode_step);
     }
@@ -91,7 +91,7 @@ static void sink_end_step(sonde_sink *sink, const sonde_coordinate *at)
     const sonde_coordinate placed = place(self->attached, at);
 
     if (rules->any) { /* no other sink has ended the step */
-        sonde_rules_end_step(rules, &placed);
+        sonde__rules_end_step(rules, &placed);
     }
     rules->next.next[placed.mode] = placed.mode_step + 1;
     rules->next.next[SONDE_MODE_GLOBAL] = placed.global_step + 1;
@@ -307,8 +307,8 @@ static sonde_err attach_from(sonde__rule_attached *attached, uint32_t first,
     }
     SONDE__TRY_DONE(map_tensors(&work));
     SONDE__TRY_DONE(rules->catalogue == NULL
-                        ? sonde_rules_begin(rules, rules->own, NULL, NULL, diag)
-                        : sonde_rules_refresh(rules, diag));
+                        ? sonde__rules_begin(rules, rules->own, NULL, NULL, diag)
+                        : sonde__rules_refresh(rules, diag));
     err = add_all_taps(&work);
 done:
     sonde__free(work.looks);

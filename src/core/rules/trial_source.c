@@ -77,7 +77,7 @@ static void add_name(trial_source *source, uint32_t id)
     uint32_t last = tensor;
 
     source->series[id] = (series){.next = SONDE_NO_TENSOR};
-    source->series[tensor].how |= sonde_rules_wants(source->rules, id);
+    source->series[tensor].how |= sonde__rules_wants(source->rules, id);
     while (source->series[last].next != SONDE_NO_TENSOR) {
         last = source->series[last].next;
     }
@@ -181,10 +181,10 @@ static void put(trial_source *source, uint32_t tensor, unsigned how,
                 sonde_observation *observation)
 {
     for (uint32_t id = tensor; id != SONDE_NO_TENSOR; id = source->series[id].next) {
-        if (sonde_rules_wants(source->rules, id) & how) {
+        if (sonde__rules_wants(source->rules, id) & how) {
             observation->id = id;
             observation->info = info_of(source, id);
-            sonde_rules_put(source->rules, observation);
+            sonde__rules_put(source->rules, observation);
         }
     }
 }
@@ -272,7 +272,7 @@ static sonde_err judge_step(trial_source *source, int64_t step, sonde_diag *diag
     }
     put_vitals(source, &at);
     SONDE__TRY(put_records(source, step, diag));
-    sonde_rules_end_step(source->rules, &at);
+    sonde__rules_end_step(source->rules, &at);
     source->next = step + 1;
     return source->rules->forgot ? sonde__fail_nomem(diag, "a finding") : SONDE_OK;
 }
@@ -316,7 +316,7 @@ static sonde_err judge_new(trial_source *source, bool *any, sonde_diag *diag)
         sonde_trial_steps(source->trial, SONDE_MODE_TRAIN, true, &training) == NULL) {
         return sonde__fail_nomem(diag, "the steps of a trial");
     }
-    SONDE__TRY(sonde_rules_refresh(source->rules, diag));
+    SONDE__TRY(sonde__rules_refresh(source->rules, diag));
     SONDE__TRY(grow(source, diag));
     source->rules->has_training = source->rules->has_training || training > 0;
     while (first < count && steps[first] < source->next) {
@@ -359,8 +359,8 @@ static void count_silence(const trial_source *source, const sonde_run_info *info
 
     if (info->foreign && info->status == SONDE_RUN_CRASHED && info->last_time > 0) {
         (void)clock_gettime(CLOCK_REALTIME, &now);
-        sonde_rules_idle(source->rules,
-                         (double)now.tv_sec - 1e-9 * (double)info->last_time);
+        sonde__rules_idle(source->rules,
+                          (double)now.tv_sec - 1e-9 * (double)info->last_time);
     }
 }
 
@@ -386,7 +386,7 @@ static sonde_err follow(trial_source *source, sonde_diag *diag)
         if (stopped(source)) {
             return fail_stopped(diag);
         }
-        sonde_rules_idle(source->rules, sonde__now() - grown);
+        sonde__rules_idle(source->rules, sonde__now() - grown);
         if (!any && sonde__now() - grown > limit) {
             return fail_stalled(source, limit, diag);
         }
@@ -407,8 +407,8 @@ sonde_err sonde_rules_judge(sonde_rules *rules, sonde_trial *trial,
     source.next = source.pace->begin;
     rules->trial = trial;
     rules->begin = source.pace->begin;
-    SONDE__TRY_DONE(sonde_rules_begin(rules, sonde_trial_catalogue(trial), in_collection,
-                                      trial, diag));
+    SONDE__TRY_DONE(sonde__rules_begin(rules, sonde_trial_catalogue(trial), in_collection,
+                                       trial, diag));
     err = judge_new(&source, &any, diag);
     if (err != SONDE_OK || !source.pace->follow) {
         goto done;
