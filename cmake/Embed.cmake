@@ -1,6 +1,6 @@
-# cmake -DOUT=FILE.c -DNAME=SYMBOL -DFOLDER=F -P Embed.cmake: the *.yaml files of a folder as a C table
-# {name, text}, which ends with NULLs. With -DLINES=FILE instead of a folder: the lines of a file as a
-# table of texts, which ends with NULL.
+# cmake -DOUT=FILE.c -DNAME=SYMBOL "-DFILES=A,B" -P Embed.cmake: files as a C table {name, text}, which
+# ends with NULLs. They are named in the command so that a file that goes makes the table anew. With
+# -DLINES=FILE instead: the lines of a file as a table of texts, which ends with NULL.
 if(LINES)
   file(READ ${LINES} text)
   string(REPLACE "\\" "\\\\" text "${text}")
@@ -9,8 +9,7 @@ if(LINES)
   file(WRITE ${OUT} "#include \"plot/report.h\"\n\nconst char *const ${NAME}[] = {\n    \"${text}\",\n    NULL,\n};\n")
   return()
 endif()
-file(GLOB files ${FOLDER}/*.yaml)
-list(SORT files)
+string(REPLACE "," ";" files "${FILES}")
 set(code "#include \"cli/demo.h\"\n\nconst cli_demo_file ${NAME}[] = {\n")
 foreach(file IN LISTS files)
   get_filename_component(name ${file} NAME_WE)
