@@ -398,10 +398,9 @@ static bool take(void *user, int64_t token)
     predicted_text *predicted = user;
     const char byte = (char)(unsigned char)token;
     size_t size = 1;
-    const char *bytes =
-        predicted->tokenizer != NULL
-            ? sonde_nn_tokenizer_token(predicted->tokenizer, token, &size)
-            : &byte;
+    const char *bytes = predicted->tokenizer != NULL
+                            ? sonde_nn_tokenizer_token(predicted->tokenizer, token, &size)
+                            : &byte;
 
     if (bytes == NULL) { /* one that was never learnt */
         bytes = "?";
@@ -464,8 +463,8 @@ static sonde_err generate(const prediction *run, sonde_diag *diag)
     }
     SONDE__TRY_DONE(sonde_nn_job_tokenizer(run->job, &predicted.tokenizer, diag));
     if (predicted.tokenizer != NULL) {
-        SONDE__TRY_DONE(sonde_nn_tokenizer_encode(predicted.tokenizer, prompt, length, tokens,
-                                                  &count, diag));
+        SONDE__TRY_DONE(sonde_nn_tokenizer_encode(predicted.tokenizer, prompt, length,
+                                                  tokens, &count, diag));
     }
     if (!values->json) {
         (void)fputs(prompt, stdout);

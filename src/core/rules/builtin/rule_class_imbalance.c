@@ -62,14 +62,14 @@ static const sonde_rule_param imbalance_params[] = {
     SONDE__REAL(imbalance, threshold_misprediction, "0.7", 0, 1,
                 "largest acceptable share of misclassified samples of a class"),
     SONDE__COUNT(imbalance, samples, "500", 1, 1e12,
-                 "labels that are counted before each check"),
+                 "number of labels to count before each check"),
     SONDE__COUNT(imbalance, patience, "20", 1, 1e9,
-                 "checks in a row at which a class is misclassified"),
+                 "number of checks in a row at which a class must be misclassified"),
     SONDE__REAL(imbalance, sure, "2", 0, 100,
                 "standard deviations of both counts by which the ratio must exceed "
                 "threshold_imbalance"),
     SONDE__COUNT(imbalance, per_class, "40", 0, 1e9,
-                 "labels for each class that occurs before its frequency is judged"),
+                 "number of labels per occurring class before frequencies are judged"),
     SONDE__FLAG(imbalance, argmax, "false",
                 "accepted and ignored: the shape tells whether predictions are scores"),
     SONDE__SMDEBUG(imbalance),
@@ -296,7 +296,11 @@ const sonde_rule sonde__builtin_class_imbalance = {
     SONDE__RULE("ClassImbalance", imbalance),
     .summary = "some classes are far more frequent than others, or are never recognized",
     .condition =
-        "Among `samples` labels, the most frequent class is clearly more than `threshold_imbalance` times as frequent as the least frequent one; or at `patience` such checks in a row, more than `threshold_misprediction` of a class is misclassified while most other classes are not; or batches hold hardly more than one class each. The first two are notes where several classes occur, or the class is rare. With `smdebug`, which `samples` or a threshold alone imply: after any `samples` labels, the ratio itself or the share of any class is above its threshold.",
+        "Any of these holds: (1) among `samples` labels, the most frequent class is clearly more than `threshold_imbalance` times as frequent as the least frequent one; "
+        "(2) at `patience` such checks in a row, more than `threshold_misprediction` of a class is misclassified, while most other classes are not; "
+        "(3) batches contain hardly more than one class each. "
+        "(1) is a note if several classes occur, and (2) is a note if the class is rare. "
+        "With `smdebug` (implied if only `samples` or a threshold is set), the rule fires when, after any `samples` labels, the ratio itself or the misclassified share of any class is above its threshold.",
     .advice = "Weight the classes in the loss, or sample the rare ones more often.",
     .modes = SONDE__TRAIN,
     .init = init,

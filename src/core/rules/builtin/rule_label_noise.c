@@ -92,12 +92,12 @@ typedef struct tensor_memory {
 static const sonde_rule_param noise_params[] = {
     SONDE__REGEX(noise, labels_regex, ".*labels",
                  "regular expressions that select labels"),
-    SONDE__COUNT(noise, window, "30", 2, 1e9, "observed steps that are averaged"),
-    SONDE__COUNT(noise, skip, "5", 0, 1e9, "steps to skip at the start"),
+    SONDE__COUNT(noise, window, "30", 2, 1e9, "number of observed steps to average"),
+    SONDE__COUNT(noise, skip, "5", 0, 1e9, "number of steps to skip at the start"),
     SONDE__REAL(noise, tolerance, "0.02", 0, 1,
-                "largest relative distance from the entropy"),
+                "largest relative distance of the loss from the entropy"),
     SONDE__COUNT(noise, samples, "2000", 0, 1e12,
-                 "training samples before the rule can fire"),
+                 "number of training samples before the rule can fire"),
 };
 static const sonde_rule_need noise_needs[] = {
     {"losses", SONDE_HOW_VITALS, false, SONDE__LOSSES, SONDE__EACH_STEP},
@@ -320,7 +320,8 @@ const sonde_rule sonde__builtin_label_noise = {
     SONDE__RULE("LabelNoise", noise),
     .summary = "the loss stays at the entropy of the labels",
     .condition =
-        "In two windows of `window` steps in a row, the mean loss equals the entropy of the labels, or the variance of targets that are numbers, and does not fall, while gradients of different batches have nothing in common. A note about the run: the loss stays near the entropy of labels.",
+        "The mean loss equals the entropy of the labels (or the variance of numeric targets) in two consecutive windows of `window` steps and does not fall, while the gradients of different batches have nothing in common. "
+        "If the loss is only near the entropy, the finding is a note about the run.",
     .advice = "Check that labels still belong to their inputs. If they do, raise the "
               "learning rate or check the initialization.",
     .modes = SONDE__TRAIN,

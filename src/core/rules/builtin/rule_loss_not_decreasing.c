@@ -78,15 +78,16 @@ static const sonde_rule_param not_decreasing_params[] = {
     SONDE__FLAG(not_decreasing, use_losses_collection, "true",
                 "judge the loss tensors as well"),
     SONDE__COUNT(not_decreasing, num_steps, "10", 1, 1e9,
-                 "steps to look back (with smdebug)"),
+                 "number of steps to look back (with smdebug)"),
     SONDE__REAL(not_decreasing, diff_percent, "0.1", 0, 100,
-                "smallest acceptable decrease, in percent (with smdebug)"),
+                "smallest acceptable decrease of the loss, in percent (with smdebug)"),
     SONDE__REAL(not_decreasing, increase_threshold_percent, "5", 0, 1e9,
-                "largest acceptable increase, in percent"),
+                "largest acceptable increase of the loss, in percent"),
     SONDE__COUNT(not_decreasing, window, "50", 0, 1e9,
-                 "observed steps that are averaged; 0: as with smdebug"),
-    SONDE__COUNT(not_decreasing, flat, "4", 0, 1e9,
-                 "windows after which a loss that never fell is flat; 0: do not check"),
+                 "number of observed steps to average; 0: judge as with smdebug"),
+    SONDE__COUNT(
+        not_decreasing, flat, "4", 0, 1e9,
+        "number of windows after which a loss that never fell is flat; 0: do not check"),
     SONDE__TEXT(not_decreasing, mode, NULL,
                 "the steps that are judged: TRAIN, EVAL, PREDICT or GLOBAL for all "
                 "(default: TRAIN; with smdebug: GLOBAL)"),
@@ -344,7 +345,10 @@ const sonde_rule sonde__builtin_loss_not_decreasing = {
     SONDE__RULE("LossNotDecreasing", not_decreasing),
     .summary = "the loss rises or does not fall",
     .condition =
-        "Averaged over `window` steps, the loss is more than `increase_threshold_percent` % above its best, twice in a row (a note for one of several losses, for one that was below 0, and while it stays below one and a half times its first values); or over `flat` windows it is the same number (a note: over three times as many, it has not fallen). A note about the run: the objective, seen from the first step on, has fallen by less than 5 % over two windows, and its noise would not hide a fall. With `smdebug`, which `num_steps`, `diff_percent` or `mode` imply: every `num_steps` steps, the loss has fallen by less than `diff_percent` % since, or has risen by more than `increase_threshold_percent` %.",
+        "The loss, averaged over `window` steps, is twice in a row more than `increase_threshold_percent` % above its best; or it is the same number over `flat` windows. "
+        "A rise is a note for one of several losses, for a loss that was below 0 before, and while the loss is below one and a half times its first values. A loss that has not fallen over three times `flat` windows is a note. "
+        "A note about the run reports an objective that was observed from the first step on and has fallen by less than 5 % over two windows, if noise would not hide a fall. "
+        "With `smdebug` (implied by `num_steps`, `diff_percent` or `mode`), the rule compares the loss every `num_steps` steps. It fires when the loss has fallen by less than `diff_percent` %, or has risen by more than `increase_threshold_percent` %.",
     .advice = "Lower the learning rate; check that labels belong to their inputs.",
     .tensor_size = sizeof(tensor_memory),
     .init = init,

@@ -38,8 +38,9 @@ typedef struct tensor_memory {
 } tensor_memory;
 
 static const sonde_rule_param loss_sign_params[] = {
-    SONDE__COUNT(loss_sign, patience, "3", 1, 1e9, "observed steps in a row"),
-    SONDE__COUNT(loss_sign, window, "10", 1, 1e9, "observed steps that are averaged"),
+    SONDE__COUNT(loss_sign, patience, "3", 1, 1e9,
+                 "number of observed steps in a row with a loss below 0"),
+    SONDE__COUNT(loss_sign, window, "10", 1, 1e9, "number of observed steps to average"),
 };
 static const sonde_rule_need loss_sign_needs[] = {
     {"losses", SONDE_HOW_VITALS, false, SONDE__LOSSES, SONDE__EACH_STEP}};
@@ -126,10 +127,8 @@ const sonde_rule sonde__builtin_loss_sign = {
     SONDE__RULE("LossSign", loss_sign),
     .summary = "the loss has the wrong sign",
     .condition =
-        "A loss whose op is never below 0 is below 0 at the first `patience` observed "
-        "steps; or a loss that was always below 0 falls faster and "
-        "faster, to five times its first value. A note at the end of a run whose "
-        "loss was always below 0.",
+        "A loss whose op is never below 0 is below 0 at the first `patience` observed steps; or a loss that was always below 0 falls faster and faster, to five times its first value. "
+        "Any other loss that was always below 0 gives a note at the end of the run.",
     .advice = "Minimize the loss itself, not its negative; check the sign of each term.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),

@@ -73,11 +73,12 @@ typedef struct tensor_memory {
 } tensor_memory;
 
 static const sonde_rule_param spike_params[] = {
-    SONDE__REAL(spike, factor, "2", 1, 1e300, "multiple of the median before the jump"),
+    SONDE__REAL(spike, factor, "2", 1, 1e300,
+                "smallest multiple of the median before the jump that is a spike"),
     SONDE__COUNT(spike, patience, "15", 1, MOST,
-                 "observed steps for which the loss stays high"),
+                 "number of observed steps for which the loss must stay high"),
     SONDE__COUNT(spike, least, "5", 1, BEFORE,
-                 "observed steps that are needed before the jump"),
+                 "number of observed steps that are needed before the jump"),
 };
 static const sonde_rule_need spike_needs[] = {
     {"losses", SONDE_HOW_VITALS, false, SONDE__LOSSES, SONDE__EACH_STEP},
@@ -298,14 +299,10 @@ const sonde_rule sonde__builtin_loss_spike = {
     SONDE__RULE("LossSpike", spike),
     .summary = "the loss jumps and does not recover",
     .condition =
-        "Over the last `patience` observed steps, the median loss is above "
-        "`factor` times the median of the 64 steps before, and nine tenths of "
-        "the losses are above nine tenths of those. A note for one of several "
-        "losses, and where the loss stays within ten times its first values and the jump is "
-        "below 3 % of the first losses, the weights move as before (targets may move, as in value learning), or the next "
-        "`patience` losses come back by a fifth of the jump (the next task). Or, "
-        "in one step, a loss that is meant to fall loses three quarters of what "
-        "it has fallen by, and stays there (a note where the weights move as before).",
+        "Either of these holds: (1) over the last `patience` observed steps, the median loss is above `factor` times the median of the 64 steps before, and nine tenths of the losses are above nine tenths of those; "
+        "(2) in one step, a loss that is meant to fall loses three quarters of what it has fallen by, and stays there. "
+        "(1) is a note for one of several losses. It is also a note if the loss stays within ten times its first values and the jump is below 3 % of the first losses, the weights move as before (targets may move, as in value learning), or the next `patience` losses come back by a fifth of the jump (the next task). "
+        "(2) is a note if the weights move as before.",
     .advice = "Lower the learning rate or clip gradients, and resume from a checkpoint "
               "before the jump.",
     .modes = SONDE__TRAIN,

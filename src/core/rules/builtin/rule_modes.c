@@ -167,7 +167,8 @@ const sonde_rule sonde__builtin_eval_nondeterminism = {
     .name = "EvalNondeterminism",
     .summary = "the same input gives different outputs in evaluation",
     .condition =
-        "In evaluation steps without training in between, equal inputs give different outputs, or a buffer changes (a note unless its name says that it holds statistics).",
+        "Equal inputs give different outputs in evaluation steps without training between them, or a buffer changes between such steps. "
+        "A buffer that changes is a note unless its name shows that it holds statistics.",
     .advice = "Switch the model to evaluation mode: dropout off, batch norm with its "
               "running statistics.",
     SONDE_RULE_NEEDS(nondeterminism_needs),
@@ -224,7 +225,8 @@ typedef struct mode_memory {
 } mode_memory;
 
 static const sonde_rule_param modes_params[] = {
-    SONDE__COUNT(modes, patience, "3", 1, 1e9, "observed steps in a row"),
+    SONDE__COUNT(modes, patience, "3", 1, 1e9,
+                 "number of observed steps in a row in the wrong mode"),
 };
 static const sonde_rule_need modes_needs[] = {
     {"outputs of dropout layers", SONDE_HOW_VITALS, true, SONDE__OUTPUTS, SONDE__SELDOM},
@@ -380,7 +382,8 @@ const sonde_rule sonde__builtin_train_eval_mode = {
     SONDE__RULE("TrainEvalMode", modes),
     .summary = "dropout or batch norm is in the wrong mode",
     .condition =
-        "At `patience` observed steps in a row, a dropout layer changes its input in evaluation; or, after an evaluation, it no longer does in training; or a buffer that changed at every training step before the first evaluation no longer changes (a note unless its name says that it holds statistics).",
+        "One of these holds at `patience` observed steps in a row: (1) a dropout layer changes its input in evaluation; (2) a dropout layer no longer changes its input in training after an evaluation; "
+        "(3) a buffer that changed at every training step before the first evaluation no longer changes. (3) is a note unless the buffer's name shows that it holds statistics.",
     .advice = "Call the model's train() before training and eval() before evaluation.",
     .modes = 1U << SONDE_MODE_TRAIN | 1U << SONDE_MODE_EVAL,
     .tensor_size = sizeof(mode_memory),

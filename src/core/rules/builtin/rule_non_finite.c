@@ -219,7 +219,9 @@ const sonde_rule sonde__builtin_exploding_tensor = {
     SONDE__RULE("ExplodingTensor", exploding),
     .summary = "a tensor holds NaN or infinite values",
     .condition =
-        "A tensor contains a NaN or, unless `only_nan` is set, an infinity. -Inf in activations, inputs and buffers (masks of attention) is accepted while no tensor is bad otherwise. So are buffers that hold as many infinities from the first step on. A note for gradients of an update that was skipped: parameters stay finite or, where none is seen at that step, the next losses do.",
+        "A tensor contains NaN or, unless `only_nan` is set, an infinity. "
+        "The rule accepts -Inf in activations, inputs and buffers (attention masks) while no tensor is bad otherwise. It also accepts a buffer whose number of infinities is the same since the first step. "
+        "Gradients of a skipped update are a note: the parameters stay finite or, if none is observed at that step, the next losses do.",
     .advice = "Lower the learning rate or clip gradients. NonFinite names the first "
               "tensor that became NaN or infinite.",
     .tensor_size = sizeof(tensor_memory),
@@ -459,7 +461,9 @@ const sonde_rule sonde__builtin_non_finite = {
     .name = "NonFinite",
     .summary = "names the tensor in which NaN or infinity first appeared",
     .condition =
-        "A value is NaN or infinite. The finding names the first such tensor of the step in execution order. A note for gradients of an update that was skipped: parameters stay finite or, where none is seen at that step, the next losses do. Silent for a buffer that holds as many infinities from the first step on.",
+        "A value is NaN or infinite. The finding names the first such tensor of the step in execution order. "
+        "Gradients of a skipped update are a note: the parameters stay finite or, if none is observed at that step, the next losses do. "
+        "The rule accepts a buffer whose number of infinities is the same since the first step.",
     .advice = "Check the operation that computes it: a log or square root of a value "
               "that is not positive, a division by zero, an exp that overflows, or a "
               "learning rate that is too high.",

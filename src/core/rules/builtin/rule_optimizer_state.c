@@ -84,7 +84,8 @@ typedef struct scale {
 SONDE__TERMS(all_exceed, NOTE, ERROR, WARNING, NOTE, NOTE);
 
 static const sonde_rule_param optimizer_params[] = {
-    SONDE__COUNT(optimizer, patience, "3", 1, 1e9, "steps in a row"),
+    SONDE__COUNT(optimizer, patience, "3", 1, 1e9,
+                 "number of steps in a row at which the condition must hold"),
 };
 static const sonde_rule_need optimizer_needs[] = {
     {"parameters", SONDE_HOW_VITALS, true, SONDE__PARAMETERS, SONDE__IN_PAIRS},
@@ -412,11 +413,9 @@ const sonde_rule sonde__builtin_optimizer_state = {
     SONDE__RULE("OptimizerState", optimizer),
     .summary = "the state of Adam is invalid or used wrongly",
     .condition =
-        "A second moment is below 0; or the step counter does not change for "
-        "`patience` steps while the moments do; or |m| is far above sqrt v (of most parameters, a note unless training goes badly); or "
-        "the moments change as with swapped betas; or parameters change in "
-        "proportion to m, whatever their v: epsilon is far above sqrt v. That is "
-        "a note where any of them changes by more than 0.0003 of its size, or training goes well.",
+        "Any of these holds for the first moment m and the second moment v: (1) an element of v is below 0; (2) the step counter does not change for `patience` steps while the moments do; "
+        "(3) |m| is far above sqrt v; (4) the moments change as with swapped betas; (5) parameters change in proportion to m, whatever their v, so epsilon is far above sqrt v. "
+        "(3) is a note if it holds for most parameters and training does not go badly. (5) is a note if any of the parameters changes by more than 0.0003 of its size, or if training goes well.",
     .advice =
         "Check how the optimizer is created and what is restored from a checkpoint.",
     .modes = SONDE__TRAIN,

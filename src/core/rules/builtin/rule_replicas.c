@@ -304,7 +304,9 @@ const sonde_rule sonde__builtin_duplicate_batch = {
     .name = "DuplicateBatch",
     .summary = "a batch is repeated, or two replicas get the same batch",
     .condition =
-        "An input that has changed before is the same as at the previous training step or as on another replica, and chance does not explain it: no other input differs, or this one alone is repeated often (a note); its elements are not all 0; and it was seldom the same at earlier steps. A note if it is repeated no more often than the first batch of the run was.",
+        "An input that has changed before equals that of the previous training step or of another replica, and chance does not explain it. "
+        "Chance explains an input whose elements are all 0, or that was often the same at earlier steps. It also explains an input if another input differs, unless only this one is repeated often: then the finding is a note. "
+        "The finding is also a note if a batch is repeated no more often than the first batch of the run.",
     .advice = "Check the loader: shuffling, the seeds of its workers, and sharding.",
     SONDE_RULE_NEEDS(duplicate_needs),
     .modes = SONDE__TRAIN,

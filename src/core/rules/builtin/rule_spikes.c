@@ -60,10 +60,11 @@ enum {
 };
 
 static const sonde_rule_param gradient_spike_params[] = {
-    SONDE__REAL(gradient_spike, factor, "100", 1, 1e300,
-                "multiple of the median over the last 32 observed steps"),
+    SONDE__REAL(
+        gradient_spike, factor, "100", 1, 1e300,
+        "largest acceptable multiple of the median over the last 32 observed steps"),
     SONDE__COUNT(gradient_spike, least, "5", 1, 32,
-                 "observed steps before the rule can fire"),
+                 "number of observed steps before the rule can fire"),
 };
 static const sonde_rule_need gradient_spike_needs[] = {
     {"gradients", SONDE_HOW_NORMS, false, SONDE__GRADIENTS, SONDE__EACH_STEP},
@@ -231,7 +232,9 @@ const sonde_rule sonde__builtin_gradient_spike = {
     SONDE__RULE("GradientSpike", gradient_spike),
     .summary = "a gradient is suddenly far larger than before",
     .condition =
-        "The norm of a gradient or of an optimizer value is above `factor` times the median of the last 32 observed steps, more than about six standard deviations of their logarithms above it, and above `factor` / 10 times the largest so far (which decays by half in 512 steps). A note where it has recovered within three observed steps, where the loss stays as it was, or where no loss is seen. Silent where a gradient (a moment) stays below the largest of any so far. Of many at one step, one is reported.",
+        "The norm of a gradient or of an optimizer value exceeds three limits: `factor` times the median of the last 32 observed steps; that median by about six standard deviations of the logarithms; and `factor` / 10 times the largest norm so far, which decays by half in 512 steps. "
+        "The finding is a note if the norm recovers within three observed steps, if the loss stays as it was, or if no loss is observed. "
+        "The rule is silent for a gradient (or a moment) below the largest norm of any gradient (or moment) so far. If many tensors jump at one step, one is reported.",
     .advice =
         "Clip gradients; inspect the batch of this step, and look for a corrupt value.",
     .modes = SONDE__TRAIN,
@@ -296,9 +299,11 @@ typedef struct update_spike_memory {
 } update_spike_memory;
 
 static const sonde_rule_param update_spike_params[] = {
-    SONDE__REAL(update_spike, factor, "20", 1, 1e300,
-                "multiple of the median change of the largest magnitude"),
-    SONDE__COUNT(update_spike, least, "5", 1, 32, "comparisons before the rule can fire"),
+    SONDE__REAL(
+        update_spike, factor, "20", 1, 1e300,
+        "largest acceptable multiple of the median change of the largest magnitude"),
+    SONDE__COUNT(update_spike, least, "5", 1, 32,
+                 "number of comparisons before the rule can fire"),
 };
 static const sonde_rule_need update_spike_needs[] = {
     {"parameters", SONDE_HOW_NORMS, false, SONDE__PARAMETERS, SONDE__EACH_STEP},
@@ -392,12 +397,9 @@ const sonde_rule sonde__builtin_update_spike = {
     SONDE__RULE("UpdateSpike", update_spike),
     .summary = "one element of a parameter jumps",
     .condition =
-        "In one step the largest magnitude of a parameter grows by more than half and by "
-        "more than `factor` times its usual change, and more than twice its largest change "
-        "so far, while no other element changes much. In the first 32 observed steps, and "
-        "between steps that are not neighbors, it has to grow to more than four times its "
-        "size. It waits for training: an error, or a note where the losses after it are "
-        "as before.",
+        "The largest magnitude of a parameter grows in one step by more than half, by more than `factor` times its usual change, and by more than twice its largest change so far, while no other element changes much. "
+        "It must grow to more than four times its size in the first 32 observed steps and between steps that are not neighbors. "
+        "The finding waits for training: it is a note if the losses after it are as before, else an error.",
     .advice = "Look for a corrupt value: a flipped bit (memory, a device) or a write out "
               "of bounds; resume from an earlier checkpoint.",
     .modes = SONDE__TRAIN,

@@ -47,9 +47,9 @@ typedef struct tensor_memory {
 
 static const sonde_rule_param weight_jump_params[] = {
     SONDE__REAL(weight_jump, factor, "10", 1, 1e300,
-                "multiple of the largest step that a weight took before"),
+                "largest acceptable multiple of a weight's largest earlier step"),
     SONDE__COUNT(weight_jump, least, "10", 1, 1e9,
-                 "steps of a weight before it is judged"),
+                 "number of steps of a weight before it is judged"),
 };
 static const sonde_rule_need weight_jump_needs[] = {
     {"weights", SONDE_HOW_RAW, false, SONDE__WEIGHTS, SONDE__IN_PAIRS},
@@ -197,8 +197,8 @@ static void step(sonde_rule_run *run)
 const sonde_rule sonde__builtin_weight_jump = {
     SONDE__RULE("WeightJump", weight_jump),
     .summary = "most weights jump in one step",
-    .condition = "In one step, most weights move by more than `factor` times their "
-                 "largest step before. A note where the loss is as good afterwards.",
+    .condition =
+        "Most weights move in one step by more than `factor` times their largest step before. The finding is a note if the loss is as good afterwards.",
     .advice = "Check whether weights of another checkpoint or run were loaded; else "
               "lower the learning rate.",
     .modes = SONDE__TRAIN,
