@@ -12,18 +12,16 @@
  *                 samples of one class are misclassified, while the error over all
  *                 classes is below half of that and has not fallen by a tenth: a network
  *                 that still learns takes up its classes one by one. Needs predictions; or
- *
  *     order       after ORDERED steps with at least 8 labels, the entropy of the labels of
- *                 a step is on average below SORTED of that of all of them: a batch holds
+ *                 a step is on average below SORTED of that of all labels: a batch holds
  *                 hardly more than one class, so the data are not shuffled.
- * Where several classes occur, a difference in frequency is a property of many data
- * (faults, words, kinds of things), and a loss may weigh them: a note. So is a class that
- * is misclassified and has fewer than a third of the samples of an even share. With
- * smdebug, both are warnings.
+ * A difference in frequency is a note if several classes occur: many data have it (faults,
+ * words), and the loss may weight classes. A misclassified class is a note if it has fewer
+ * than a third of the samples of an even share. With smdebug, both are warnings.
  *
  * Labels are the tensors that labels_regex selects, else an integer input. Predictions
- * are those that predictions_regex selects, else the input of the loss; in tensors of
- * several dimensions the class is the index of the largest score along the second.
+ * are those that predictions_regex selects, else the input of the loss. In tensors of
+ * several dimensions the class is the index of the largest score along the second one.
  * Evidence: raw values; labels at every step.
  */
 #include "rules/builtin/builtin.h"

@@ -2,16 +2,16 @@
  * FrozenParameter - a parameter that should be trained does not change.
  *
  * Fires when the vital signs of a parameter stay the same to the bit, and
- *     alone     at `patience` comparisons of observed steps in a row its gradient is not 0
- *               and other parameters change: the optimizer lacks it. Or no parameter
- *               changes, although the optimizer's state for this one (moments, step
- *               counter) does: the optimizer holds stale copies.
- *     idle      no parameter changes: see judge_idle.
+ *     alone     at `patience` comparisons of observed steps in a row, its gradient is not 0
+ *               and other parameters change, so the optimizer lacks it; or no parameter
+ *               changes although the optimizer's state for this one (moments, step
+ *               counter) does, so the optimizer holds stale copies;
+ *     idle      no parameter changes: see judge_idle; or
  *     cut off   a weight never had a gradient: frozen_cut_off.c.
  * A parameter whose expected change is below its precision is ignored. L is the median,
  * over the parameters that changed, of |change of sum a step| / |sum of gradient|, which
  * is the learning rate of plain SGD; L max|g| must be above 1e-6 max|w|. A parameter, or a
- * network, that has rested before has to rest three times as long: gradients may be
+ * network, that has rested before must rest three times as long: gradients may be
  * accumulated over steps, and players may take turns.
  *
  * Layers may be frozen on purpose. The finding is a note, not an error, where the rule

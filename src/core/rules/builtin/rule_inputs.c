@@ -1,5 +1,5 @@
 /*
- * rule_inputs.c - rules about what a network gets: images, tokens, other inputs.
+ * rule_inputs.c - rules about the inputs of a network: images, tokens and others.
  */
 #include "rules/builtin/builtin.h"
 
@@ -11,7 +11,7 @@
 /*
  * CheckInputImages - input images are not centered.
  *
- * After threshold_samples images: fires when the mean of a channel, over all of them, is
+ * Fires when, after threshold_samples images, the mean of a channel over all of them is
  * more than threshold_mean away from 0. channel is the dimension of channels: 1 for (N,
  * C, H, W). Images of 0 ... 1 and mostly dark images may be intended, so the rule is
  * opt-in; InputRange finds the inputs that nobody intends. Evidence: raw values.
@@ -124,10 +124,10 @@ const sonde_rule sonde__builtin_check_input_images = {
  *
  * Fires when a floating-point input has a root mean square above `threshold` at
  * `patience` observed steps in a row: pixels of 0 ... 255 have about 100, normalized
- * ones about 1. Inputs whose names say that they are targets, labels or rewards are not
- * judged. A note where outputs of the network's layers are seen at that step and none has a
- * root mean square above half of `threshold`: the network normalizes the input itself, or
- * takes no more than its sine. Evidence: vital signs of inputs and outputs.
+ * ones about 1. Inputs named targets, labels or rewards are not judged. The finding is a
+ * note if outputs of the network's layers are seen at that step and none has a root mean
+ * square above half of `threshold`: the network normalizes the input itself, or uses only
+ * its sine. Evidence: vital signs of inputs and outputs.
  */
 
 typedef struct range {

@@ -1,5 +1,5 @@
 /*
- * rule_loss_inputs.c - rules about losses that get other things than they expect.
+ * rule_loss_inputs.c - rules about losses with unexpected inputs.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/labels.h"
@@ -20,9 +20,9 @@
  * to within BROADCAST_CLOSE, and not the mean over the n pairs that belong together. A loss that is
  * neither is not judged: it may remove the dimension itself.
  *
- * Such a loss teaches the mean of the targets and nothing else. Judges batches of at most
- * MOST elements. Evidence: raw values of the loss's input and of inputs whose names say
- * that they are targets or labels; losses.
+ * Such a loss teaches only the mean of the targets. Batches of more than MOST elements are
+ * not judged. Evidence: raw values of the loss's input and of inputs named targets or
+ * labels; losses.
  */
 
 enum { PREDICTIONS = 0, TARGETS = 1, BROADCAST_LOSSES = 2, KINDS = 3, MOST = 1024 };

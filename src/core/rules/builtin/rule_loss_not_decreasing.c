@@ -1,11 +1,10 @@
 /*
  * LossNotDecreasing - the loss rises or does not fall.
  *
- * With smdebug: the loss of a step is compared with that of the
- * newest step at least num_steps back. Fires when it fell by less than diff_percent
- * percent of that, or rose by more than increase_threshold_percent. The next comparison
- * follows num_steps later. The loss of single batches is noisy, so most healthy runs
- * fire.
+ * With smdebug, the loss of a step is compared with that of the newest step at least
+ * num_steps back. Fires when it fell by less than diff_percent percent of that, or rose by
+ * more than increase_threshold_percent. The next comparison follows num_steps later. The
+ * loss of single batches is noisy, so most healthy runs fire.
  *
  * With window n (the default is 50), losses are averaged over n observed steps, and the
  * means of windows are compared. Fires when two windows in a row are more than
@@ -16,11 +15,10 @@
  * a trend does not affect: for independent means, the median of their magnitudes is BEND
  * times it.
  *
- * A loss that has been below 0 has no level that it should reach (a policy's, a
- * critic's, an entropy), and one of several may rise while the total falls (a divergence
- * whose weight grows, an adversary): their rise is a note. So is that of a loss that stays
- * below BACK times its first values: samples may get harder, terms be added, or two players
- * be even.
+ * A loss that has been below 0 has no level to reach (a policy's, a critic's, an entropy),
+ * and one of several may rise while the total falls (a divergence whose weight grows, an
+ * adversary): a rise is a note. A rise below BACK times the first values is a note too:
+ * samples may get harder, terms may be added, or two players may be even.
  *
  * A loss that never falls below its first window is flat: see judge_flat. One that has
  * hardly fallen over the first two windows of a run is a note: see judge_start.

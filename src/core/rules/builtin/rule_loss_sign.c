@@ -10,9 +10,9 @@
  *               cosines, their sums and overlaps end. A likelihood or a cosine may be
  *               below 0 and fall, but not like this: it slows down.
  * Labels alone prove nothing: counts, densities of a class, cosines to a class and losses
- * with a reward for entropy or learnt weights may be below 0.
- * A loss that has been below 0 from the first step on is a note, after three windows:
- * densities and rewards may do that. Evidence: vital signs of losses.
+ * with a reward for entropy or learned weights may be below 0.
+ * A loss that has been below 0 from the first step on is a note after three windows:
+ * the losses of densities and rewards may be. Evidence: vital signs of losses.
  */
 #include "rules/builtin/builtin.h"
 

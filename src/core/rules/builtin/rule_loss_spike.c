@@ -10,9 +10,9 @@
  * independent losses of any one distribution, this happens about once in 10^9 steps. A
  * spike that recovers sooner does not fire.
  *
- * A loss that has fallen loses what was gained where weights of another time are loaded, or
- * one step is far too large. Fires when from one step to the next, and at most of the
- * `patience` steps since, a loss that is meant to fall has returned to its first level:
+ * A loss that has fallen returns to its first level if weights of another time are loaded or
+ * one step is far too large. Fires when a loss that is meant to fall returns to its first
+ * level from one step to the next, and stays there at most of the `patience` steps since:
  *     the median of B is above m + LOST (f - m), f the first losses of the run and m the
  *     median of the RECENT steps before B; f - m is above GAINED of f; and nine tenths of B
  *     are above nine tenths of those.
@@ -26,11 +26,11 @@
  *     the median of B is above FAR times the first losses of the run; or
  *     no weights are seen.
  * and the jump is above SLIGHT of the first losses: a loss near 0 easily doubles. Else it is
- * a note. If the median of B is not above FAR times the first losses, it waits
- * for the next `patience` losses, and is a note as well if their median has come back by
- * BACK of the jump: the next task, harder samples, a part of the network that is drawn
- * anew raise the loss, and training continues from there. By vital signs, weights move at least by the change of their norm or
- * of their mean. Evidence: vital signs of losses and weights.
+ * a note. If the median of B is not above FAR times the first losses, the finding waits for
+ * the next `patience` losses. It is a note as well if their median has come back by BACK of
+ * the jump: the next task, harder samples or a part of the network that is drawn again raise
+ * the loss, and training continues from there. Vital signs bound the movement of weights from
+ * below by the change of their norm or mean. Evidence: vital signs of losses and weights.
  */
 #include "rules/builtin/builtin.h"
 

@@ -39,7 +39,7 @@
  * are summed over several batches before an update are intended. At consecutive steps,
  * parameters of at most SMALL elements are enough to see an update. SAMPLE elements of
  * each gradient are used, evenly spread. Gradients of a smooth loss can look like sums for
- * long; so it is a suspicion, and a note where training goes well.
+ * long, so the finding is a suspicion, and a note if training goes well.
  *
  * Evidence: raw gradients of consecutive steps; vital signs of parameters; losses.
  */

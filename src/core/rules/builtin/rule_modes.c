@@ -24,11 +24,12 @@ static bool is_statistic(const sonde_tensor_info *info)
  *
  * The rule remembers evaluation (or prediction) steps by the hash of their inputs until a
  * step of another mode comes. Fires for
- *     an output whose sum, or sum of magnitudes, differs for the same inputs by more than
- *     APART times the latter: dropout is on. (Sums in another order, as some processors
- *     take them, differ by far less.) a buffer that changes between two such steps, if
- *     its name says that it holds statistics: batch norm still learns. Other buffers
- *     (counters, caches) are a note.
+ *     outputs   whose sum, or sum of magnitudes, differs for the same inputs by more than
+ *               APART times the latter: dropout is on. (The order of summation, which some
+ *               processors change, makes far less difference.)
+ *     buffers   that change between two such steps, if their names show that they hold
+ *               statistics: batch norm still learns. Other buffers (counters, caches) are
+ *               a note.
  *
  * Evidence: hashes of inputs; vital signs of outputs and buffers. Needs an input that is
  * evaluated twice, or a buffer.
@@ -194,7 +195,7 @@ const sonde_rule sonde__builtin_eval_nondeterminism = {
  *                  stays off; or
  *     statistics   after an evaluation, a buffer that changed at every training step
  *                  before stays the same to the bit at `patience` training steps in a
- *                  row, if its name says that it holds statistics: batch norm no longer
+ *                  row, if its name shows that it holds statistics: batch norm no longer
  *                  learns them. Other buffers (a temperature that is lowered) are a note.
  * Layers that were never in training mode, or never left it, are not judged: batch norm
  * may be frozen on purpose.

@@ -8,10 +8,10 @@
  *               correction uses the wrong step;
  *     bound     |m|^2 > 1e4 sum v. With betas b1 and b2 no element of m is above
  *               sqrt(v (1 - b1)^2 / ((1 - b2) (1 - b1^2 / b2))), 7.3 sqrt v for the usual
- *               betas, so one of the two is corrupt. Where it is so for most of at
- *               least four parameters, the optimizer may have another definition: one
- *               finding, a note unless training goes badly. Four and more wait `patience`
- *               looks, because the others may follow;
+ *               betas, so one of the two is corrupt. If most of at least four parameters
+ *               are beyond the bound, the optimizer may be defined otherwise: there is one
+ *               finding, a note unless training goes badly. Four or more parameters wait
+ *               `patience` looks, because others may follow;
  *     betas     they are swapped: solved, with sums over all elements, from
  *                   m = b1 m' + (1 - b1) g,      v = b2 v' + (1 - b2) g^2
  *               they satisfy 1 - b2 > 4 (1 - b1) at `patience` steps in a row, with equal
@@ -19,18 +19,17 @@
  *               times smaller than 1 - b1. If the gradient that is used is not the one
  *               that is seen (clipped later, or of several micro-batches), the results
  *               differ and nothing fires. Steps that do not follow the previously
- *               observed one are ignored.
- *
+ *               observed one are ignored;
  *     epsilon   rms(w - w') / rms(m) is about the same for at least four parameters whose
  *               sqrt(mean v) differ by more than APART, at `patience` looks in a row
  *               after the first AFTER steps: the logarithm of the largest over the
  *               smallest is below ALIKE times that of sqrt(mean v). Adam divides m by
  *               sqrt v + epsilon, so epsilon is above all of them: it, or the gradients,
- *               have the wrong scale. Judged on parameters of at most
- *               512 elements, whose raw values are read. A note, since such a step is
- *               that of plain SGD, which may be intended; if in addition no parameter changes
- *               by more than SLIGHT of its size, it waits for training, and is a warning
- *               unless training goes well.
+ *               have the wrong scale. The rule reads raw values of parameters of at most
+ *               512 elements. The finding is a note, since such a step is that of plain
+ *               SGD, which may be intended. If no parameter changes by more than SLIGHT of
+ *               its size either, it waits for training, and is a warning unless training
+ *               goes well.
  *
  * Finds tensors by name: Accl1___w, Accl2___w, Step___w, Gradient___w, or PyTorch's
  * w.exp_avg, w.exp_avg_sq, w.step, w.grad. Evidence: vital signs; raw values of small parameters.

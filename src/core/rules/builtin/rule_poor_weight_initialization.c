@@ -11,11 +11,10 @@
  *     death    at all of the first `steps` (or until the end of the run), it is less than
  *              1 / threshold^2 of that of the previous layer, and not 0. (PyTorch's
  *              default initialization shrinks it by about 6 per layer, and that trains.
- *              The input of the loss may begin as small as it likes.) Where there is a
- *              loss, it is looked at until step LATE: if it has fallen to below FELL of
- *              its first values, the layers have come to life. Where there are several
- *              losses, of two players perhaps, none of them tells: a note. Else it waits
- *              for training from there on.
+ *              The input of the loss may start at any size.) A loss is observed until
+ *              step LATE: if it has fallen to below FELL of its first values, the layers
+ *              work. If there are several losses (two players), none of them decides: the
+ *              finding is a note. Else it waits for training from there on.
  *     loud     at the first step of the run, for at least half of the weights, the mean
  *              square times the number of inputs is above GAIN (He's initialization has
  *              2; embeddings, whose root mean square is about 1, are left out, and so are

@@ -52,9 +52,9 @@ static void report_replicas(sonde_rule_run *run, const sonde_rule_tensor *t, int
  * Some programs use each batch several times on purpose (several updates for a rollout of
  * a policy, data that are loaded slowly): a note, as long as a batch is not repeated more
  * often than the first one of the run was. Evidence: hashes of inputs at both steps, else
- * their vital signs. Those are the same for all batches of one-hot rows, and but for
- * rounding for all data in another order: of an input that has a hash at some steps they
- * count only once an extreme value, the number of zeros or a sum has differed.
+ * their vital signs. These are the same for all batches of one-hot rows and, except for
+ * rounding, for all data in another order. If an input has a hash at some steps, its vital
+ * signs count only once an extreme value, the number of zeros or a sum has differed.
  */
 
 #define UNLIKELY 1e-6

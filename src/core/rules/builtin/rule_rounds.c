@@ -98,12 +98,12 @@ static void end_rounds(sonde_rule_run *run,
  * A round is a sequence of training steps and the evaluation that follows it. Fires when
  * for `patience` rounds in a row
  *     (mean evaluation loss - mean training loss) / mean training loss > ratio_threshold
- * and, unless rising is 0 or the rule judges as smdebug's, of the means of CALM rounds
- *     that of evaluation is above its least so far by that share, by more than SWINGS
- *         times the fluctuation of evaluations (before MANY rounds, when that is hardly
- *         known, also by more than ERRORS standard errors of the difference, by the
- *         losses of an evaluation), and
- *     that of training is below its value then by that share.
+ * and, unless rising is 0 or the rule judges as smdebug's, the means over CALM rounds show
+ *     evaluation above its least so far by that share and by more than SWINGS times the
+ *         fluctuation of evaluations (before MANY rounds, when this is hardly known, also
+ *         by more than ERRORS standard errors of the difference, from the losses of an
+ *         evaluation), and
+ *     training below its value at that time by that share.
  * A network that is better on its training data but still improves on the rest is
  * healthy. A single evaluation proves little: small sets and large steps make it
  * fluctuate.
@@ -242,7 +242,7 @@ static void overfit_judge(sonde_rule_run *run, const sonde_rule_tensor *t)
             NULL,
             "At evaluation %lld the evaluation loss is %.4g and the training loss %.4g; "
             "at evaluation %lld they were about %.4g and %.4g: what the network has "
-            "learnt since then holds for the training data only.",
+            "learned since then holds for the training data only.",
             (long long)memory->now.round, eval, train,
             (long long)memory->best.round - CALM / 2, memory->best.eval,
             memory->best.train);

@@ -16,16 +16,16 @@
  *         if their logarithms are normal), and
  *     `factor` / 10 times the largest so far, which decays by half in 512 observed steps.
  * Late in training most batches have small gradients, and a hard sample can have a
- * thousand times the median without being a fault. It is an error at once if one element
- * is most of |g|2 (a flipped bit) or |g|2 is FAR above the limit, and if it is not finite,
- * or still above a third of the limit, at each of the next LASTING observed steps (a
- * diverging loss). If not, it is a note: training has recovered. Values of the optimizer
- * remember a spike for long and are not judged by what follows; they hold squares, of
- * which one element is easily the most, and so have to be MOMENT times above the limit.
- * Where more than AT_ONCE tensors jump at one step, one finding stands for all, and for
- * those of the next AFTER steps. A gradient that was nearly 0 and wakes (a branch that
- * begins at 0) is not a spike while it is below the largest norm of any gradient so far,
- * nor is a moment below that of any moment. Evidence: norms of gradients and optimizer
+ * thousand times the median without being a fault. The finding is an error at once if one
+ * element is most of |g|2 (a flipped bit) or |g|2 is FAR above the limit. It is also an
+ * error if |g|2 is not finite, or still above a third of the limit, at each of the next
+ * LASTING observed steps (a diverging loss). Else it is a note: training has recovered.
+ * Values of the optimizer keep a spike for long, so the following steps do not count. They
+ * hold squares, which one element easily dominates, so they must be MOMENT times above the
+ * limit. If more than AT_ONCE tensors jump at one step, one finding stands for all of them
+ * and for those of the next AFTER steps. A gradient that was nearly 0 (a branch that starts
+ * at 0) is not a spike while it is below the largest norm of any gradient so far, nor is a
+ * moment below that of any moment. Evidence: norms of gradients and optimizer
  * values; losses.
  */
 
@@ -258,19 +258,18 @@ const sonde_rule sonde__builtin_gradient_spike = {
  *                                may restart after small steps, and
  *     0.3 a^2 < q - q' < 3 a^2   the others hardly change: the change of the whole tensor
  *                                is mostly that of one element.
- * One of few elements is a large part of its tensor, and a tensor that rested (m is 0)
- * may be a copy that is taken anew: below UPDATE_SPIKE_MANY, or at rest, a has to be above 16 a', and
- * q - q' within a tenth of a^2.
- * Until HISTORY comparisons, and where k is above 1, a - a' has to be above 3 a' as well: at
- * first, the usual change of the largest element says little about that of the others, and
- * within several steps an element may outgrow them.
+ * One of few elements is a large part of its tensor, and a tensor that rested (m is 0) may
+ * be a copy that is made again: with fewer than UPDATE_SPIKE_MANY elements, or at rest, a
+ * must be above 16 a', and q - q' within a tenth of a^2. Until HISTORY comparisons, and if k
+ * is above 1, a - a' must be above 3 a' as well: at first, the usual change of the largest
+ * element is no measure of the others, and in several steps an element may outgrow them.
  * A flipped bit of an exponent does this. An update does not: it changes all elements, so
  * q changes by far more than a^2, or not as far. Elements that shrink, bits of a mantissa,
  * and jumps below NEGLIGIBLE times the largest magnitude of all parameters at the step do
  * no harm that can be distinguished from training: a bias whose gradient is 0 but for
  * rounding, as that of the keys of attention, wanders by less.
  *
- * It waits for training: a note where the losses after it are as before.
+ * The finding waits for training: it is a note if the losses after it are as before.
  *
  * Evidence: norms of parameters; losses.
  */

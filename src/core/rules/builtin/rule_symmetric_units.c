@@ -18,9 +18,9 @@
  *               branch, or a head, may begin at 0: its gradient is not 0, or, where both
  *               are 0, not for long. Without gradients, a weight has `patience` steps to
  *               leave 0.
- * Units of a weight of more than two dimensions may have inputs of their own. Where the
- * module has biases of as many dimensions that agree in all but the last, and these
- * differ, units are not symmetric, whatever their weights.
+ * Units of a weight of more than two dimensions may have separate inputs. If the module has
+ * biases of as many dimensions that agree in all but the last, and these differ, units are
+ * not symmetric, whatever their weights.
  * A weight without a gradient, where others have one, is frozen and not judged.
  *
  * Evidence: raw weights for rows; vital signs of weights and gradients for the rest.

@@ -220,8 +220,8 @@ const sonde_rule sonde__builtin_dead_relu = {
  *               (a mean of 0.1 ... 0.9): outputs that are nearly all 0 may be rare
  *               labels.
  *
- * A suspicion (rules/suspicion.h), a note where training goes well: the last layer of a
- * network that tells two classes apart, or makes black and white pictures, ends there.
+ * The finding is a suspicion (rules/suspicion.h), and a note if training goes well: a last
+ * layer that separates two classes, or draws black and white pictures, ends there.
  *
  * Judges the inputs that the expressions select (by default those of tanh and sigmoid, by
  * name or by the op of their module's output). Inputs of a sigmoid have the range of

@@ -13,12 +13,12 @@
  *     profile  among at least four weights, from the output to the input, gradients
  *              shrink at nearly every layer, and by a factor of `profile` in all.
  * A gradient that was below relative times the step's largest at each step so far, while
- * weights before and after its own have larger ones, is that of a branch that the data do
- * not use (a scale that no object has): a note. With depth, gradients vanish for all
- * weights before.
+ * weights before and after it have larger ones, is a note: the data do not use this branch
+ * (a scale that no object has). If depth is the cause, gradients vanish for all weights
+ * before.
  *
- * The mean is over elements that are not 0: rows of an embedding that a batch does not
- * use say nothing. Gradients of one dimension are only judged with `biases`, because a
+ * The mean is over elements that are not 0, so rows of an embedding that a batch does not
+ * use are ignored. Gradients of one dimension are only judged with `biases`, because a
  * bias before a normalization has only rounding errors. A gradient that was 0 from the
  * start is frozen, and a gradient that doubles within the patience is growing; neither
  * fires.

@@ -4,15 +4,14 @@
  * d is |w - w'|2 of a weight from one step to the next, and D the largest d before, over
  * the whole run. A weight is judged after `least` steps at which it moved. Fires when the
  * median of d / D over the judged weights is above `factor`, and names the weight that
- * jumped most. A schedule that warms up or restarts does not come near: it has moved the
- * weights as far before. Weights of another time or another run that are loaded over
- * those in training do this, and so does a learning rate that is suddenly much higher. A
- * weight whose d is mostly that of elements which fall to near 0 may be pruned: its d is
- * that of the other elements, which pruning hardly moves.
+ * jumped most. Loading weights of another time or run causes this, and so does a sudden
+ * rise of the learning rate. A schedule that warms up or restarts does not come near: it
+ * has moved the weights as far before. If most of d comes from elements that fall to near
+ * 0, the weight may be pruned: its d is that of the other elements, which hardly move.
  *
- * Where losses are seen, the mean of the next WAIT decides: an error if it is WORSE above
- * that of the losses before or not finite, else a note (a rate that was low on purpose, an
- * average of weights).
+ * If losses are seen, the mean of the next WAIT decides: the finding is an error if it is
+ * WORSE above that of the losses before, or not finite, else a note (a rate that was low on
+ * purpose, an average of weights).
  *
  * Evidence: raw weights of consecutive steps, SAMPLE elements of each, evenly spread;
  * losses.
