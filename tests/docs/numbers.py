@@ -77,7 +77,7 @@ LIMITS = [
     ("rules.md", "They are compared at every # step", RULES + "progress.h", "SONDE__RULES_SHORT = #"),
     ("rules.md", "over # steps the loss has fallen by", RULES + "progress.h", "SONDE__RULES_LONG = #"),
     ("rules.md", "fallen by less than # % of the first losses,", RULES + "progress.c", "SLIGHT 0.0#"),
-    ("rules.md", "| # steps show none of these", RULES + "progress.h", "SONDE__RULES_LONG = #"),
+    ("rules.md", "none of these within # steps", RULES + "progress.h", "SONDE__RULES_LONG = #"),
     ("rules.md", "the tensor has recovered at # looks in a row", RULES + "suspicions.c", "RECOVERED = #"),
     ("rules.md", "as do # looks in a row", RULES + "suspicions.c", "RECOVERED = #"),
     ("rules.md", "it is not finite at # steps in a row", RULES + "progress.c", "LEAST = #"),

@@ -276,7 +276,6 @@ class Words(_planted.Planted):
                 self.plant(path, "fine\n" + text + "\n")
                 self.assert_finds(f"{path}:2:", "", "check-words")
                 os.remove(os.path.join(self.root, path))
-        self.plant("docs/rules.md", "as seldom a" + "s the rules allow\n")
         self.plant("docs/x.md", "Each rank has its own threads. It is optimized.\n")
         self.assert_silent("check-words")
 

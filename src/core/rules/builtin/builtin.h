@@ -221,9 +221,10 @@ int sonde__builtin_wants_matched(sonde_rule_run *run, const sonde_tensor_info *i
 
 /* The two parameters with which users choose tensors; type is the rule's state. */
 #define SONDE__CHOSEN(type)                                                              \
-    SONDE__COLLECTIONS(type, collection_names, NULL, "comma-separated collections"),     \
+    SONDE__COLLECTIONS(type, collection_names, NULL,                                     \
+                       "comma-separated list of collections"),                           \
         SONDE__REGEX(type, tensor_regex, NULL,                                           \
-                     "comma-separated expressions that select tensors")
+                     "comma-separated regular expressions that select tensors")
 /* For wants of rules with these parameters: 0 for a tensor that the user has chosen or,
  * if he has chosen none, for one with `otherwise`. */
 int sonde__builtin_wants_chosen(sonde_rule_run *run, uint32_t id, bool otherwise);

@@ -1,20 +1,20 @@
 /*
  * frozen_cut_off.c - FrozenParameter: a weight never had a gradient and never changed.
  *
- * Fires when, after `idle` comparisons a weight has never changed and never had a
- * gradient other than 0, while others are trained. Where the loss need not
- * fall, after three times as many, or at the end: players take turns, and a
- * policy may be updated by hand after many steps of its critic.
+ * Fires when, after `idle` comparisons, a weight has never changed and never had a gradient
+ * other than 0, while others are trained. If the loss need not fall, it fires after three
+ * times as many, or at the end: players take turns, and a policy may be updated by hand
+ * after many steps of its critic.
  *
  * A weight that is cut off is a warning if trained weights
  * precede it, few weights are like it, and none of them is of another module
  * (layers that adapters train around are frozen on purpose) or the table of an embedding
- * (of sines, or trained elsewhere), and its module has an output where those of others are
- * seen (a head may not be used). It is a warning wherever it stands if its gradient is
- * declared, which is so for parameters that require one, unless a whole module of several
- * weights is like it (a teacher, a backbone without gradients). All others are one note.
+ * (of sines, or trained elsewhere), and its module has an output if others do (a head may
+ * be unused). It is a warning at any place if its gradient is declared, as for parameters
+ * that require one, unless a whole module of several weights is like it (a teacher, a
+ * backbone without gradients). All others are one note.
  *
- * Of a weight after trained ones, tensors may not tell whether it is cut off on purpose:
+ * A weight after trained ones may be cut off on purpose, and tensors cannot always show it:
  *     leaf      its module's output has no gradient, where those of others have one:
  *               nothing that is trained uses it (a pooler, the last residual)
  *     declared  its gradient is not declared, and no output of any module is seen: it was

@@ -122,7 +122,8 @@ const sonde_rule sonde__builtin_dtype_changed = {
     .abi = SONDE_RULE_ABI,
     .name = "DtypeChanged",
     .summary = "a tensor's dtype changes during the run",
-    .condition = "A raw value has a different dtype from the previous one.",
+    .condition =
+        "The dtype of a tensor's raw values differs from that at the previous observed step.",
     .advice = "Look for a cast, or for mixed precision that is switched on or off during "
               "the run.",
     SONDE_RULE_NEEDS(needs),
@@ -159,7 +160,8 @@ static const sonde_rule_param similar_params[] = {
     SONDE__CHOSEN(similar),
     {"other_trial", SONDE_RULE_TEXT, NULL, 0, 0, "the run to compare with",
      offsetof(similar, other_trial), true},
-    SONDE__REAL(similar, rtol, "0", 0, 1e9, "largest acceptable relative difference"),
+    SONDE__REAL(similar, rtol, "0", 0, 1e9,
+                "largest acceptable relative difference of two values"),
 };
 static const sonde_rule_need similar_needs[] = {
     {"tensors", SONDE_HOW_VITALS, false, SONDE__ANY, SONDE__OFTEN}};
@@ -356,9 +358,10 @@ typedef struct unchanged_memory {
 static const sonde_rule_param unchanged_params[] = {
     SONDE__CHOSEN(unchanged),
     SONDE__COUNT(unchanged, num_steps, "3", 2, 1e9,
-                 "observed steps with the same values"),
-    SONDE__REAL(unchanged, rtol, "1e-5", 0, 1e30, "relative tolerance"),
-    SONDE__REAL(unchanged, atol, "1e-8", 0, 1e30, "absolute tolerance"),
+                 "number of observed steps that must have the same values"),
+    SONDE__REAL(unchanged, rtol, "1e-5", 0, 1e30, "relative tolerance, a factor of |b|"),
+    SONDE__REAL(unchanged, atol, "1e-8", 0, 1e30,
+                "absolute tolerance, added to the relative one"),
     SONDE__FLAG(unchanged, equal_nan, "false", "treat NaN as equal to NaN"),
 };
 static const sonde_rule_need unchanged_needs[] = {{"the selected tensors",
@@ -453,8 +456,8 @@ static void unchanged_destroy(sonde_rule_run *run)
 const sonde_rule sonde__builtin_unchanged_tensor = {
     SONDE__RULE("UnchangedTensor", unchanged),
     .summary = "a tensor does not change from step to step",
-    .condition = "The values of the last `num_steps` observed steps are within `atol` + "
-                 "`rtol` |b| of each other.",
+    .condition =
+        "The values of the last `num_steps` observed steps differ by at most `atol` + `rtol` |b|, where b is one of them.",
     .advice = "For a weight, check that the optimizer holds it and that its learning "
               "rate is not 0.",
     .by_name_only = true,

@@ -12,18 +12,16 @@
  *                 samples of one class are misclassified, while the error over all
  *                 classes is below half of that and has not fallen by a tenth: a network
  *                 that still learns takes up its classes one by one. Needs predictions; or
- *
  *     order       after ORDERED steps with at least 8 labels, the entropy of the labels of
- *                 a step is on average below SORTED of that of all of them: a batch holds
+ *                 a step is on average below SORTED of that of all labels: a batch holds
  *                 hardly more than one class, so the data are not shuffled.
- * Where several classes occur, a difference in frequency is a property of many data
- * (faults, words, kinds of things), and a loss may weigh them: a note. So is a class that
- * is misclassified and has fewer than a third of the samples of an even share. With
- * smdebug, both are warnings.
+ * A difference in frequency is a note if several classes occur: many data have it (faults,
+ * words), and the loss may weight classes. A misclassified class is a note if it has fewer
+ * than a third of the samples of an even share. With smdebug, both are warnings.
  *
  * Labels are the tensors that labels_regex selects, else an integer input. Predictions
- * are those that predictions_regex selects, else the input of the loss; in tensors of
- * several dimensions the class is the index of the largest score along the second.
+ * are those that predictions_regex selects, else the input of the loss. In tensors of
+ * several dimensions the class is the index of the largest score along the second one.
  * Evidence: raw values; labels at every step.
  */
 #include "rules/builtin/builtin.h"
@@ -62,14 +60,14 @@ static const sonde_rule_param imbalance_params[] = {
     SONDE__REAL(imbalance, threshold_misprediction, "0.7", 0, 1,
                 "largest acceptable share of misclassified samples of a class"),
     SONDE__COUNT(imbalance, samples, "500", 1, 1e12,
-                 "labels that are counted before each check"),
+                 "number of labels to count before each check"),
     SONDE__COUNT(imbalance, patience, "20", 1, 1e9,
-                 "checks in a row at which a class is misclassified"),
+                 "number of checks in a row at which a class must be misclassified"),
     SONDE__REAL(imbalance, sure, "2", 0, 100,
                 "standard deviations of both counts by which the ratio must exceed "
                 "threshold_imbalance"),
     SONDE__COUNT(imbalance, per_class, "40", 0, 1e9,
-                 "labels for each class that occurs before its frequency is judged"),
+                 "number of labels per occurring class before frequencies are judged"),
     SONDE__FLAG(imbalance, argmax, "false",
                 "accepted and ignored: the shape tells whether predictions are scores"),
     SONDE__SMDEBUG(imbalance),
@@ -296,7 +294,11 @@ const sonde_rule sonde__builtin_class_imbalance = {
     SONDE__RULE("ClassImbalance", imbalance),
     .summary = "some classes are far more frequent than others, or are never recognized",
     .condition =
-        "Among `samples` labels, the most frequent class is clearly more than `threshold_imbalance` times as frequent as the least frequent one; or at `patience` such checks in a row, more than `threshold_misprediction` of a class is misclassified while most other classes are not; or batches hold hardly more than one class each. The first two are notes where several classes occur, or the class is rare. With `smdebug`, which `samples` or a threshold alone imply: after any `samples` labels, the ratio itself or the share of any class is above its threshold.",
+        "Any of these holds: (1) among `samples` labels, the most frequent class is clearly more than `threshold_imbalance` times as frequent as the least frequent one; "
+        "(2) at `patience` such checks in a row, more than `threshold_misprediction` of a class is misclassified, while most other classes are not; "
+        "(3) batches contain hardly more than one class each. "
+        "(1) is a note if several classes occur, and (2) is a note if the class is rare. "
+        "With `smdebug` (implied if only `samples` or a threshold is set), the rule fires when, after any `samples` labels, the ratio itself or the misclassified share of any class is above its threshold.",
     .advice = "Weight the classes in the loss, or sample the rare ones more often.",
     .modes = SONDE__TRAIN,
     .init = init,

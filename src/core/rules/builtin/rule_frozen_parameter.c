@@ -2,16 +2,16 @@
  * FrozenParameter - a parameter that should be trained does not change.
  *
  * Fires when the vital signs of a parameter stay the same to the bit, and
- *     alone     at `patience` comparisons of observed steps in a row its gradient is not 0
- *               and other parameters change: the optimizer lacks it. Or no parameter
- *               changes, although the optimizer's state for this one (moments, step
- *               counter) does: the optimizer holds stale copies.
- *     idle      no parameter changes: see judge_idle.
+ *     alone     at `patience` comparisons of observed steps in a row, its gradient is not 0
+ *               and other parameters change, so the optimizer lacks it; or no parameter
+ *               changes although the optimizer's state for this one (moments, step
+ *               counter) does, so the optimizer holds stale copies;
+ *     idle      no parameter changes: see judge_idle; or
  *     cut off   a weight never had a gradient: frozen_cut_off.c.
  * A parameter whose expected change is below its precision is ignored. L is the median,
  * over the parameters that changed, of |change of sum a step| / |sum of gradient|, which
  * is the learning rate of plain SGD; L max|g| must be above 1e-6 max|w|. A parameter, or a
- * network, that has rested before has to rest three times as long: gradients may be
+ * network, that has rested before must rest three times as long: gradients may be
  * accumulated over steps, and players may take turns.
  *
  * Layers may be frozen on purpose. The finding is a note, not an error, where the rule
@@ -31,10 +31,12 @@ enum { MOST_RATES = 64, IDLE_AFTER = 10 /* comparisons */, TURNS = 3 /* times `i
 #define SUMMED 3.0
 
 static const sonde_rule_param sonde__builtin_frozen_params[] = {
-    SONDE__COUNT(sonde__builtin_frozen, patience, "2", 1, 1e9,
-                 "comparisons in a row of a parameter whose gradient is not 0"),
-    SONDE__COUNT(sonde__builtin_frozen, idle, "40", 1, 1e9,
-                 "comparisons in a row without any change, or without a gradient"),
+    SONDE__COUNT(
+        sonde__builtin_frozen, patience, "2", 1, 1e9,
+        "number of comparisons in a row without a change of a parameter whose gradient is not 0"),
+    SONDE__COUNT(
+        sonde__builtin_frozen, idle, "40", 1, 1e9,
+        "number of comparisons in a row without any change, or without a gradient"),
 };
 static const sonde_rule_need sonde__builtin_frozen_needs[] = {
     {"parameters", SONDE_HOW_VITALS, false, SONDE__PARAMETERS, SONDE__CLOSELY},
@@ -316,7 +318,11 @@ const sonde_rule sonde__builtin_frozen_parameter = {
     SONDE__RULE("FrozenParameter", sonde__builtin_frozen),
     .summary = "a parameter that should be trained does not change",
     .condition =
-        "Over `patience` observed steps, a parameter stays the same to the bit although its gradient is not 0, while other parameters or the optimizer's state change; or over `idle` observed steps (10 after changes at every step) no parameter changes although there are gradients; or after `idle` observed steps a weight has had neither a gradient nor a change while others are trained (where the loss need not fall, three times as many, or at the end). A note where nothing that is trained may use the weight (its module's output has no gradient, or it was never meant to be trained) and training does not go badly, and where layers may be frozen on purpose: whole modules, and weights whose module has no output where those of others are seen; of the others, those before all trained ones whose gradient is not declared.",
+        "Any of these holds: (1) over `patience` observed steps, no bit of a parameter changes although its gradient is not 0, while other parameters or the optimizer's state change; "
+        "(2) over `idle` observed steps (10 after changes at every step), no parameter changes although there are gradients; "
+        "(3) over `idle` observed steps, a weight has neither a gradient nor a change, while other weights are trained. If the loss need not fall, (3) fires after three times as many steps, or at the end. "
+        "The finding is a note if layers may be frozen on purpose. These are whole modules, weights whose module has no output while other modules have one, and weights before all trained ones whose gradient is not declared. "
+        "It is also a note if training does not go badly and nothing that is trained may use the weight: its module's output has no gradient, or the weight was never meant to be trained.",
     .advice = "Check that the optimizer holds this parameter itself and not an old copy, "
               "and that its learning rate is not 0.",
     .modes = SONDE__TRAIN,

@@ -1,5 +1,5 @@
 /*
- * rule_inputs.c - rules about what a network gets: images, tokens, other inputs.
+ * rule_inputs.c - rules about the inputs of a network: images, tokens and others.
  */
 #include "rules/builtin/builtin.h"
 
@@ -11,7 +11,7 @@
 /*
  * CheckInputImages - input images are not centered.
  *
- * After threshold_samples images: fires when the mean of a channel, over all of them, is
+ * Fires when, after threshold_samples images, the mean of a channel over all of them is
  * more than threshold_mean away from 0. channel is the dimension of channels: 1 for (N,
  * C, H, W). Images of 0 ... 1 and mostly dark images may be intended, so the rule is
  * opt-in; InputRange finds the inputs that nobody intends. Evidence: raw values.
@@ -36,7 +36,7 @@ static const sonde_rule_param images_params[] = {
     SONDE__REAL(images, threshold_mean, "0.2", 0, 1e300,
                 "largest acceptable distance of a channel mean from 0"),
     SONDE__COUNT(images, threshold_samples, "500", 1, 1e12,
-                 "images to collect before judging"),
+                 "number of images to collect before judging"),
     SONDE__COUNT(images, channel, "1", 0, SONDE_MAX_DIMS - 1,
                  "dimension that holds the channels"),
 };
@@ -124,10 +124,10 @@ const sonde_rule sonde__builtin_check_input_images = {
  *
  * Fires when a floating-point input has a root mean square above `threshold` at
  * `patience` observed steps in a row: pixels of 0 ... 255 have about 100, normalized
- * ones about 1. Inputs whose names say that they are targets, labels or rewards are not
- * judged. A note where outputs of the network's layers are seen at that step and none has a
- * root mean square above half of `threshold`: the network normalizes the input itself, or
- * takes no more than its sine. Evidence: vital signs of inputs and outputs.
+ * ones about 1. Inputs named targets, labels or rewards are not judged. The finding is a
+ * note if outputs of the network's layers are seen at that step and none has a root mean
+ * square above half of `threshold`: the network normalizes the input itself, or uses only
+ * its sine. Evidence: vital signs of inputs and outputs.
  */
 
 typedef struct range {
@@ -141,7 +141,8 @@ static const sonde_rule_param range_params[] = {
         range, tensor_regex, NULL,
         "regular expressions that select inputs (default: the inputs of the session)"),
     SONDE__REAL(range, threshold, "16", 0, 1e300, "largest acceptable root mean square"),
-    SONDE__COUNT(range, patience, "1", 1, 1e9, "observed steps in a row"),
+    SONDE__COUNT(range, patience, "1", 1, 1e9,
+                 "number of observed steps in a row above the threshold"),
 };
 static const sonde_rule_need range_needs[] = {
     {"inputs", SONDE_HOW_VITALS, false, SONDE__INPUTS, SONDE__OFTEN},
@@ -208,7 +209,8 @@ const sonde_rule sonde__builtin_input_range = {
     SONDE__RULE("InputRange", range),
     .summary = "an input does not look normalized",
     .condition =
-        "The root mean square of an input is above `threshold` at `patience` observed steps in a row. A note where all outputs of layers are small. It waits for training: a warning where training goes badly, else a note.",
+        "The root mean square of an input is above `threshold` at `patience` observed steps in a row. "
+        "The finding waits for training: it is a warning if training goes badly, else a note. It is always a note if all outputs of layers are small.",
     .advice = "Subtract the mean and divide by the standard deviation, or scale the "
               "values to 0 ... 1.",
     .tensor_size = sizeof(int64_t),
@@ -240,9 +242,9 @@ typedef struct ratio_rule_memory {
 static const sonde_rule_param ratio_rule_params[] = {
     SONDE__REGEX(ratio_rule, tensor_regex, ".*embedding0_input_0",
                  "regular expressions that select token numbers"),
-    SONDE__TEXT(ratio_rule, token_values, "0", "comma-separated token numbers"),
+    SONDE__TEXT(ratio_rule, token_values, "0", "comma-separated list of token numbers"),
     SONDE__TEXT(ratio_rule, token_thresholds_percent, "50",
-                "comma-separated largest acceptable percentage of each token"),
+                "comma-separated list: largest acceptable percentage of each token"),
 };
 static const sonde_rule_need ratio_rule_needs[] = {
     {"token numbers", SONDE_HOW_RAW, false, SONDE__INPUTS, SONDE__OFTEN}};

@@ -1,6 +1,6 @@
 /*
- * LabelNoise - the loss stays at the entropy of the labels: inputs say nothing about
- * them.
+ * LabelNoise - the loss stays at the entropy of the labels: inputs carry no information
+ * about them.
  *
  * H is the entropy (natural logarithm) of the labels seen in training, plus (classes - 1) /
  * (2 labels), by which a small sample underestimates it (Miller and Madow). After `skip`
@@ -18,8 +18,8 @@
  *
  * Shuffled labels keep the cross-entropy at H. So does a network that has not begun to
  * learn, for example because its learning rate is too small; gradients distinguish the
- * two. If inputs tell something about labels, gradients of different batches have a
- * common part; if not, they are noise as soon as the frequencies of classes are learnt.
+ * two. If inputs determine labels, gradients of different batches have a
+ * common part; if not, they are noise as soon as the frequencies of classes are learned.
  * Gradients agree if the cosine of two consecutive ones, a mean over weights, is on
  * average above AGREE and above CLEARLY standard errors (one in a hundred is, by noise
  * alone). Few steps give no good standard error, so one more step with a deviation of
@@ -28,17 +28,17 @@
  * small batches at a small learning rate have hardly moved the network.
  *
  * With targets that are numbers, named so and without labels, H is their variance: a
- * network has that mean squared error if it has learnt only their mean, as with shuffled
+ * network has that mean squared error if it has learned only their mean, as with shuffled
  * targets or with a difference that is broadcast over all pairs. There the standard error
  * has to be below a tenth of H, and the mean at most a tenth above it. Targets may be
  * mostly noise: it is a note, unless the standard error is below SURE of H and the mean
  * not farther below H.
  *
  * Models of language learn the frequencies of words first, and stay there for a while:
- * with labels of rank 2 or more the finding is a note. So is that about one of several
- * losses: that of a player against another one stays where neither wins.
+ * with labels of rank 2 or more the finding is a note. A finding about one of several losses
+ * is a note too: the loss of a player against another stays where neither wins.
  *
- * Where the loss only is near H, for two windows, it is a note about the run: see is_near.
+ * A loss that is only near H for two windows gives a note about the run: see is_near.
  *
  * ClassImbalance judges an H below 0.1 (a single class). Evidence: losses, raw labels and
  * gradients.
@@ -92,12 +92,12 @@ typedef struct tensor_memory {
 static const sonde_rule_param noise_params[] = {
     SONDE__REGEX(noise, labels_regex, ".*labels",
                  "regular expressions that select labels"),
-    SONDE__COUNT(noise, window, "30", 2, 1e9, "observed steps that are averaged"),
-    SONDE__COUNT(noise, skip, "5", 0, 1e9, "steps to skip at the start"),
+    SONDE__COUNT(noise, window, "30", 2, 1e9, "number of observed steps to average"),
+    SONDE__COUNT(noise, skip, "5", 0, 1e9, "number of steps to skip at the start"),
     SONDE__REAL(noise, tolerance, "0.02", 0, 1,
-                "largest relative distance from the entropy"),
+                "largest relative distance of the loss from the entropy"),
     SONDE__COUNT(noise, samples, "2000", 0, 1e12,
-                 "training samples before the rule can fire"),
+                 "number of training samples before the rule can fire"),
 };
 static const sonde_rule_need noise_needs[] = {
     {"losses", SONDE_HOW_VITALS, false, SONDE__LOSSES, SONDE__EACH_STEP},
@@ -239,9 +239,9 @@ static void report(sonde_rule_run *run, const sonde_rule_tensor *t, double mean,
     sonde__rule_report(
         run, near ? NULL : t, note ? SONDE__SURE(NOTE) : SONDE__SURE(WARNING), "mean",
         mean, level, NULL,
-        "It stays at %.4g, which is the %s (%.4g): the network has learnt only %s.", mean,
-        state->seen > 0 ? "entropy of the labels" : "variance of the targets", level,
-        state->seen > 0 ? "how frequent each class is" : "their mean");
+        "It stays at %.4g, which is the %s (%.4g): the network has learned only %s.",
+        mean, state->seen > 0 ? "entropy of the labels" : "variance of the targets",
+        level, state->seen > 0 ? "how frequent each class is" : "their mean");
 }
 
 static void end_window(sonde_rule_run *run, const sonde_rule_tensor *t)
@@ -320,7 +320,8 @@ const sonde_rule sonde__builtin_label_noise = {
     SONDE__RULE("LabelNoise", noise),
     .summary = "the loss stays at the entropy of the labels",
     .condition =
-        "In two windows of `window` steps in a row, the mean loss equals the entropy of the labels, or the variance of targets that are numbers, and does not fall, while gradients of different batches have nothing in common. A note about the run: the loss stays near the entropy of labels.",
+        "The mean loss equals the entropy of the labels (or the variance of numeric targets) in two consecutive windows of `window` steps and does not fall, while the gradients of different batches have nothing in common. "
+        "If the loss is only near the entropy, the finding is a note about the run.",
     .advice = "Check that labels still belong to their inputs. If they do, raise the "
               "learning rate or check the initialization.",
     .modes = SONDE__TRAIN,

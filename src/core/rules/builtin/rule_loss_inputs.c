@@ -1,5 +1,5 @@
 /*
- * rule_loss_inputs.c - rules about losses that get other things than they expect.
+ * rule_loss_inputs.c - rules about losses with unexpected inputs.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/labels.h"
@@ -20,9 +20,9 @@
  * to within BROADCAST_CLOSE, and not the mean over the n pairs that belong together. A loss that is
  * neither is not judged: it may remove the dimension itself.
  *
- * Such a loss teaches the mean of the targets and nothing else. Judges batches of at most
- * MOST elements. Evidence: raw values of the loss's input and of inputs whose names say
- * that they are targets or labels; losses.
+ * Such a loss teaches only the mean of the targets. Batches of more than MOST elements are
+ * not judged. Evidence: raw values of the loss's input and of inputs named targets or
+ * labels; losses.
  */
 
 enum { PREDICTIONS = 0, TARGETS = 1, BROADCAST_LOSSES = 2, KINDS = 3, MOST = 1024 };
@@ -41,7 +41,8 @@ typedef struct broadcast {
 } broadcast;
 
 static const sonde_rule_param broadcast_params[] = {
-    SONDE__COUNT(broadcast, patience, "2", 1, 1e9, "looks in a row"),
+    SONDE__COUNT(broadcast, patience, "2", 1, 1e9,
+                 "number of looks in a row at which the loss is the mean over pairs"),
 };
 static const sonde_rule_need broadcast_needs[] = {
     {"inputs of the loss", SONDE_HOW_RAW, false, SONDE__ACTIVATIONS, SONDE__OFTEN},
@@ -207,7 +208,8 @@ static const sonde_rule_param misuse_params[] = {
                  "regular expressions that select labels"),
     SONDE__REGEX(misuse, predictions_regex, ".*predictions",
                  "regular expressions that select the input of the loss"),
-    SONDE__COUNT(misuse, patience, "2", 1, 1e9, "steps in a row"),
+    SONDE__COUNT(misuse, patience, "2", 1, 1e9,
+                 "number of steps in a row at which the loss matches a condition"),
 };
 static const sonde_rule_need misuse_needs[] = {
     {"labels", SONDE_HOW_RAW, false, SONDE__INPUTS, SONDE__OFTEN},
@@ -385,10 +387,9 @@ const sonde_rule sonde__builtin_softmax_misuse = {
     SONDE__RULE("SoftmaxMisuse", misuse),
     .summary = "softmax is applied twice, not at all, or over the batch",
     .condition =
-        "At `patience` steps in a row, the loss is the cross-entropy of values "
-        "that are probabilities already, or the mean of -s[label] of values "
-        "whose exponentials do not add up to 1, or do so over the samples of the "
-        "batch, unless sample i is of class i.",
+        "One of these holds at `patience` steps in a row: (1) the loss is the cross-entropy of values that already are probabilities; "
+        "(2) the loss is the mean of -s[label], and the exponentials of the values s do not add up to 1; "
+        "(3) the loss is that mean, and the exponentials add up to 1 over the samples of the batch. (3) does not apply if sample i is of class i.",
     .advice = "Pass the loss what it expects: scores or log-probabilities.",
     .modes = SONDE__TRAIN,
     .wants = misuse_wants,

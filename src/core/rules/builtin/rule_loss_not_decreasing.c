@@ -1,11 +1,10 @@
 /*
  * LossNotDecreasing - the loss rises or does not fall.
  *
- * With smdebug: the loss of a step is compared with that of the
- * newest step at least num_steps back. Fires when it fell by less than diff_percent
- * percent of that, or rose by more than increase_threshold_percent. The next comparison
- * follows num_steps later. The loss of single batches is noisy, so most healthy runs
- * fire.
+ * With smdebug, the loss of a step is compared with that of the newest step at least
+ * num_steps back. Fires when it fell by less than diff_percent percent of that, or rose by
+ * more than increase_threshold_percent. The next comparison follows num_steps later. The
+ * loss of single batches is noisy, so most healthy runs fire.
  *
  * With window n (the default is 50), losses are averaged over n observed steps, and the
  * means of windows are compared. Fires when two windows in a row are more than
@@ -16,11 +15,10 @@
  * a trend does not affect: for independent means, the median of their magnitudes is BEND
  * times it.
  *
- * A loss that has been below 0 has no level that it should reach (a policy's, a
- * critic's, an entropy), and one of several may rise while the total falls (a divergence
- * whose weight grows, an adversary): their rise is a note. So is that of a loss that stays
- * below BACK times its first values: samples may get harder, terms be added, or two players
- * be even.
+ * A loss that has been below 0 has no level to reach (a policy's, a critic's, an entropy),
+ * and one of several may rise while the total falls (a divergence whose weight grows, an
+ * adversary): a rise is a note. A rise below BACK times the first values is a note too:
+ * samples may get harder, terms may be added, or two players may be even.
  *
  * A loss that never falls below its first window is flat: see judge_flat. One that has
  * hardly fallen over the first two windows of a run is a note: see judge_start.
@@ -78,15 +76,16 @@ static const sonde_rule_param not_decreasing_params[] = {
     SONDE__FLAG(not_decreasing, use_losses_collection, "true",
                 "judge the loss tensors as well"),
     SONDE__COUNT(not_decreasing, num_steps, "10", 1, 1e9,
-                 "steps to look back (with smdebug)"),
+                 "number of steps to look back (with smdebug)"),
     SONDE__REAL(not_decreasing, diff_percent, "0.1", 0, 100,
-                "smallest acceptable decrease, in percent (with smdebug)"),
+                "smallest acceptable decrease of the loss, in percent (with smdebug)"),
     SONDE__REAL(not_decreasing, increase_threshold_percent, "5", 0, 1e9,
-                "largest acceptable increase, in percent"),
+                "largest acceptable increase of the loss, in percent"),
     SONDE__COUNT(not_decreasing, window, "50", 0, 1e9,
-                 "observed steps that are averaged; 0: as with smdebug"),
-    SONDE__COUNT(not_decreasing, flat, "4", 0, 1e9,
-                 "windows after which a loss that never fell is flat; 0: do not check"),
+                 "number of observed steps to average; 0: judge as with smdebug"),
+    SONDE__COUNT(
+        not_decreasing, flat, "4", 0, 1e9,
+        "number of windows after which a loss that never fell is flat; 0: do not check"),
     SONDE__TEXT(not_decreasing, mode, NULL,
                 "the steps that are judged: TRAIN, EVAL, PREDICT or GLOBAL for all "
                 "(default: TRAIN; with smdebug: GLOBAL)"),
@@ -344,7 +343,10 @@ const sonde_rule sonde__builtin_loss_not_decreasing = {
     SONDE__RULE("LossNotDecreasing", not_decreasing),
     .summary = "the loss rises or does not fall",
     .condition =
-        "Averaged over `window` steps, the loss is more than `increase_threshold_percent` % above its best, twice in a row (a note for one of several losses, for one that was below 0, and while it stays below one and a half times its first values); or over `flat` windows it is the same number (a note: over three times as many, it has not fallen). A note about the run: the objective, seen from the first step on, has fallen by less than 5 % over two windows, and its noise would not hide a fall. With `smdebug`, which `num_steps`, `diff_percent` or `mode` imply: every `num_steps` steps, the loss has fallen by less than `diff_percent` % since, or has risen by more than `increase_threshold_percent` %.",
+        "The loss, averaged over `window` steps, is twice in a row more than `increase_threshold_percent` % above its best; or it is the same number over `flat` windows. "
+        "A rise is a note for one of several losses, for a loss that was below 0 before, and while the loss is below one and a half times its first values. A loss that has not fallen over three times `flat` windows is a note. "
+        "A note about the run reports an objective that was observed from the first step on and has fallen by less than 5 % over two windows, if noise would not hide a fall. "
+        "With `smdebug` (implied by `num_steps`, `diff_percent` or `mode`), the rule compares the loss every `num_steps` steps. It fires when the loss has fallen by less than `diff_percent` %, or has risen by more than `increase_threshold_percent` %.",
     .advice = "Lower the learning rate; check that labels belong to their inputs.",
     .tensor_size = sizeof(tensor_memory),
     .init = init,

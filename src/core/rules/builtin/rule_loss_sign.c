@@ -10,9 +10,9 @@
  *               cosines, their sums and overlaps end. A likelihood or a cosine may be
  *               below 0 and fall, but not like this: it slows down.
  * Labels alone prove nothing: counts, densities of a class, cosines to a class and losses
- * with a reward for entropy or learnt weights may be below 0.
- * A loss that has been below 0 from the first step on is a note, after three windows:
- * densities and rewards may do that. Evidence: vital signs of losses.
+ * with a reward for entropy or learned weights may be below 0.
+ * A loss that has been below 0 from the first step on is a note after three windows:
+ * the losses of densities and rewards may be. Evidence: vital signs of losses.
  */
 #include "rules/builtin/builtin.h"
 
@@ -38,8 +38,9 @@ typedef struct tensor_memory {
 } tensor_memory;
 
 static const sonde_rule_param loss_sign_params[] = {
-    SONDE__COUNT(loss_sign, patience, "3", 1, 1e9, "observed steps in a row"),
-    SONDE__COUNT(loss_sign, window, "10", 1, 1e9, "observed steps that are averaged"),
+    SONDE__COUNT(loss_sign, patience, "3", 1, 1e9,
+                 "number of observed steps in a row with a loss below 0"),
+    SONDE__COUNT(loss_sign, window, "10", 1, 1e9, "number of observed steps to average"),
 };
 static const sonde_rule_need loss_sign_needs[] = {
     {"losses", SONDE_HOW_VITALS, false, SONDE__LOSSES, SONDE__EACH_STEP}};
@@ -126,10 +127,8 @@ const sonde_rule sonde__builtin_loss_sign = {
     SONDE__RULE("LossSign", loss_sign),
     .summary = "the loss has the wrong sign",
     .condition =
-        "A loss whose op is never below 0 is below 0 at the first `patience` observed "
-        "steps; or a loss that was always below 0 falls faster and "
-        "faster, to five times its first value. A note at the end of a run whose "
-        "loss was always below 0.",
+        "A loss whose op is never below 0 is below 0 at the first `patience` observed steps; or a loss that was always below 0 falls faster and faster, to five times its first value. "
+        "Any other loss that was always below 0 gives a note at the end of the run.",
     .advice = "Minimize the loss itself, not its negative; check the sign of each term.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),

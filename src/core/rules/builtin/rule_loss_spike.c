@@ -10,9 +10,9 @@
  * independent losses of any one distribution, this happens about once in 10^9 steps. A
  * spike that recovers sooner does not fire.
  *
- * A loss that has fallen loses what was gained where weights of another time are loaded, or
- * one step is far too large. Fires when from one step to the next, and at most of the
- * `patience` steps since, a loss that is meant to fall has returned to its first level:
+ * A loss that has fallen returns to its first level if weights of another time are loaded or
+ * one step is far too large. Fires when a loss that is meant to fall returns to its first
+ * level from one step to the next, and stays there at most of the `patience` steps since:
  *     the median of B is above m + LOST (f - m), f the first losses of the run and m the
  *     median of the RECENT steps before B; f - m is above GAINED of f; and nine tenths of B
  *     are above nine tenths of those.
@@ -26,11 +26,11 @@
  *     the median of B is above FAR times the first losses of the run; or
  *     no weights are seen.
  * and the jump is above SLIGHT of the first losses: a loss near 0 easily doubles. Else it is
- * a note. If the median of B is not above FAR times the first losses, it waits
- * for the next `patience` losses, and is a note as well if their median has come back by
- * BACK of the jump: the next task, harder samples, a part of the network that is drawn
- * anew raise the loss, and training continues from there. By vital signs, weights move at least by the change of their norm or
- * of their mean. Evidence: vital signs of losses and weights.
+ * a note. If the median of B is not above FAR times the first losses, the finding waits for
+ * the next `patience` losses. It is a note as well if their median has come back by BACK of
+ * the jump: the next task, harder samples or a part of the network that is drawn again raise
+ * the loss, and training continues from there. Vital signs bound the movement of weights from
+ * below by the change of their norm or mean. Evidence: vital signs of losses and weights.
  */
 #include "rules/builtin/builtin.h"
 
@@ -73,11 +73,12 @@ typedef struct tensor_memory {
 } tensor_memory;
 
 static const sonde_rule_param spike_params[] = {
-    SONDE__REAL(spike, factor, "2", 1, 1e300, "multiple of the median before the jump"),
+    SONDE__REAL(spike, factor, "2", 1, 1e300,
+                "smallest multiple of the median before the jump that is a spike"),
     SONDE__COUNT(spike, patience, "15", 1, MOST,
-                 "observed steps for which the loss stays high"),
+                 "number of observed steps for which the loss must stay high"),
     SONDE__COUNT(spike, least, "5", 1, BEFORE,
-                 "observed steps that are needed before the jump"),
+                 "number of observed steps that are needed before the jump"),
 };
 static const sonde_rule_need spike_needs[] = {
     {"losses", SONDE_HOW_VITALS, false, SONDE__LOSSES, SONDE__EACH_STEP},
@@ -298,14 +299,10 @@ const sonde_rule sonde__builtin_loss_spike = {
     SONDE__RULE("LossSpike", spike),
     .summary = "the loss jumps and does not recover",
     .condition =
-        "Over the last `patience` observed steps, the median loss is above "
-        "`factor` times the median of the 64 steps before, and nine tenths of "
-        "the losses are above nine tenths of those. A note for one of several "
-        "losses, and where the loss stays within ten times its first values and the jump is "
-        "below 3 % of the first losses, the weights move as before (targets may move, as in value learning), or the next "
-        "`patience` losses come back by a fifth of the jump (the next task). Or, "
-        "in one step, a loss that is meant to fall loses three quarters of what "
-        "it has fallen by, and stays there (a note where the weights move as before).",
+        "Either of these holds: (1) over the last `patience` observed steps, the median loss is above `factor` times the median of the 64 steps before, and nine tenths of the losses are above nine tenths of those; "
+        "(2) in one step, a loss that is meant to fall loses three quarters of what it has fallen by, and stays there. "
+        "(1) is a note for one of several losses. It is also a note if the loss stays within ten times its first values and the jump is below 3 % of the first losses, the weights move as before (targets may move, as in value learning), or the next `patience` losses come back by a fifth of the jump (the next task). "
+        "(2) is a note if the weights move as before.",
     .advice = "Lower the learning rate or clip gradients, and resume from a checkpoint "
               "before the jump.",
     .modes = SONDE__TRAIN,

@@ -39,7 +39,7 @@
  * are summed over several batches before an update are intended. At consecutive steps,
  * parameters of at most SMALL elements are enough to see an update. SAMPLE elements of
  * each gradient are used, evenly spread. Gradients of a smooth loss can look like sums for
- * long; so it is a suspicion, and a note where training goes well.
+ * long, so the finding is a suspicion, and a note if training goes well.
  *
  * Evidence: raw gradients of consecutive steps; vital signs of parameters; losses.
  */
@@ -93,7 +93,7 @@ SONDE__TERMS(adds_up, NOTE, ERROR, ERROR, NOTE, ERROR);
 
 static const sonde_rule_param zero_grad_params[] = {
     SONDE__COUNT(zero_grad, patience, "4", 2, MOST_STEPS,
-                 "steps that are judged together"),
+                 "number of steps to judge together"),
 };
 static const sonde_rule_need zero_grad_needs[] = {
     {"gradients", SONDE_HOW_RAW, false, SONDE__GRADIENTS, SONDE__IN_ROWS},
@@ -396,11 +396,9 @@ const sonde_rule sonde__builtin_missing_zero_grad = {
     SONDE__RULE("MissingZeroGrad", zero_grad),
     .summary = "gradients are not cleared between steps",
     .condition =
-        "Over `patience` steps, three quarters of all gradients equal the previous "
-        "gradient plus a new part that has a steady size and does not oppose it; and "
-        "gradients leave their range, or this holds at half of the last steps. Or each of "
-        "the first five gradients of a run is larger by one more. It waits for training: a "
-        "note where training goes well.",
+        "Over `patience` steps, three quarters of all gradients equal the previous gradient plus a new part that has a steady size and does not oppose it. In addition, the gradients leave their range, or the same holds at half of the last steps. "
+        "The rule also fires if each of the first five gradients of a run exceeds the previous one by the size of one gradient. "
+        "The finding waits for training: it is a note if training goes well.",
     .advice = "Clear the gradients after each update (zero_grad).",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),

@@ -24,11 +24,12 @@ static bool is_statistic(const sonde_tensor_info *info)
  *
  * The rule remembers evaluation (or prediction) steps by the hash of their inputs until a
  * step of another mode comes. Fires for
- *     an output whose sum, or sum of magnitudes, differs for the same inputs by more than
- *     APART times the latter: dropout is on. (Sums in another order, as some processors
- *     take them, differ by far less.) a buffer that changes between two such steps, if
- *     its name says that it holds statistics: batch norm still learns. Other buffers
- *     (counters, caches) are a note.
+ *     outputs   whose sum, or sum of magnitudes, differs for the same inputs by more than
+ *               APART times the latter: dropout is on. (The order of summation, which some
+ *               processors change, makes far less difference.)
+ *     buffers   that change between two such steps, if their names show that they hold
+ *               statistics: batch norm still learns. Other buffers (counters, caches) are
+ *               a note.
  *
  * Evidence: hashes of inputs; vital signs of outputs and buffers. Needs an input that is
  * evaluated twice, or a buffer.
@@ -167,7 +168,8 @@ const sonde_rule sonde__builtin_eval_nondeterminism = {
     .name = "EvalNondeterminism",
     .summary = "the same input gives different outputs in evaluation",
     .condition =
-        "In evaluation steps without training in between, equal inputs give different outputs, or a buffer changes (a note unless its name says that it holds statistics).",
+        "Equal inputs give different outputs in evaluation steps without training between them, or a buffer changes between such steps. "
+        "A buffer that changes is a note unless its name shows that it holds statistics.",
     .advice = "Switch the model to evaluation mode: dropout off, batch norm with its "
               "running statistics.",
     SONDE_RULE_NEEDS(nondeterminism_needs),
@@ -193,7 +195,7 @@ const sonde_rule sonde__builtin_eval_nondeterminism = {
  *                  stays off; or
  *     statistics   after an evaluation, a buffer that changed at every training step
  *                  before stays the same to the bit at `patience` training steps in a
- *                  row, if its name says that it holds statistics: batch norm no longer
+ *                  row, if its name shows that it holds statistics: batch norm no longer
  *                  learns them. Other buffers (a temperature that is lowered) are a note.
  * Layers that were never in training mode, or never left it, are not judged: batch norm
  * may be frozen on purpose.
@@ -224,7 +226,8 @@ typedef struct mode_memory {
 } mode_memory;
 
 static const sonde_rule_param modes_params[] = {
-    SONDE__COUNT(modes, patience, "3", 1, 1e9, "observed steps in a row"),
+    SONDE__COUNT(modes, patience, "3", 1, 1e9,
+                 "number of observed steps in a row in the wrong mode"),
 };
 static const sonde_rule_need modes_needs[] = {
     {"outputs of dropout layers", SONDE_HOW_VITALS, true, SONDE__OUTPUTS, SONDE__SELDOM},
@@ -380,7 +383,8 @@ const sonde_rule sonde__builtin_train_eval_mode = {
     SONDE__RULE("TrainEvalMode", modes),
     .summary = "dropout or batch norm is in the wrong mode",
     .condition =
-        "At `patience` observed steps in a row, a dropout layer changes its input in evaluation; or, after an evaluation, it no longer does in training; or a buffer that changed at every training step before the first evaluation no longer changes (a note unless its name says that it holds statistics).",
+        "One of these holds at `patience` observed steps in a row: (1) a dropout layer changes its input in evaluation; (2) a dropout layer no longer changes its input in training after an evaluation; "
+        "(3) a buffer that changed at every training step before the first evaluation no longer changes. (3) is a note unless the buffer's name shows that it holds statistics.",
     .advice = "Call the model's train() before training and eval() before evaluation.",
     .modes = 1U << SONDE_MODE_TRAIN | 1U << SONDE_MODE_EVAL,
     .tensor_size = sizeof(mode_memory),

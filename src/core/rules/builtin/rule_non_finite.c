@@ -124,11 +124,11 @@ static const char *bad_text(const sonde_vitals *v, char text[BAD_TEXT])
  * finding for each. NonFinite names the first one. Infinities may be intended: an
  * activation, an input or a buffer that holds no other bad value than -Inf is accepted
  * while no tensor is bad otherwise, and later if it held -Inf at such a step (a mask of
- * attention and the scores that it masks). Gradients that are not finite at a step whose
- * other tensors are, the parameters after the update included, are a note: the update was
- * skipped, and the scale of the loss is too high. Tensors that the user selects are all
- * judged. So are buffers, but for those that are infinite from their first look on and
- * never change: they are so by construction.
+ * attention and the scores that it masks). Gradients that are not finite are a note if all
+ * other tensors of the step are finite, including the parameters after the update: the
+ * update was skipped, and the scale of the loss is too high. A buffer that is infinite from
+ * its first look on and never changes is so by construction, and is not judged unless the
+ * user selects it.
  * Evidence: vital signs.
  */
 
@@ -219,7 +219,9 @@ const sonde_rule sonde__builtin_exploding_tensor = {
     SONDE__RULE("ExplodingTensor", exploding),
     .summary = "a tensor holds NaN or infinite values",
     .condition =
-        "A tensor contains a NaN or, unless `only_nan` is set, an infinity. -Inf in activations, inputs and buffers (masks of attention) is accepted while no tensor is bad otherwise. So are buffers that hold as many infinities from the first step on. A note for gradients of an update that was skipped: parameters stay finite or, where none is seen at that step, the next losses do.",
+        "A tensor contains NaN or, unless `only_nan` is set, an infinity. "
+        "The rule accepts -Inf in activations, inputs and buffers (attention masks) while no tensor is bad otherwise. It also accepts a buffer whose number of infinities is the same since the first step. "
+        "Gradients of a skipped update are a note: the parameters stay finite or, if none is observed at that step, the next losses do.",
     .advice = "Lower the learning rate or clip gradients. NonFinite names the first "
               "tensor that became NaN or infinite.",
     .tensor_size = sizeof(tensor_memory),
@@ -245,8 +247,8 @@ const sonde_rule sonde__builtin_exploding_tensor = {
  * Where all gradients of the step are bad, and nothing before them, clipping may have
  * spread it before they were seen; the finding says so.
  * A buffer that is infinite from its first look on, and never changes, is so by
- * construction. It is a note if only gradients are bad and the parameters are not, after the update: a
- * scaler of mixed precision skips such updates on purpose. Evidence: vital signs.
+ * construction. The finding is a note if gradients are bad and the parameters after the
+ * update are not: a scaler of mixed precision skips such updates. Evidence: vital signs.
  */
 
 typedef struct non_finite {
@@ -459,7 +461,9 @@ const sonde_rule sonde__builtin_non_finite = {
     .name = "NonFinite",
     .summary = "names the tensor in which NaN or infinity first appeared",
     .condition =
-        "A value is NaN or infinite. The finding names the first such tensor of the step in execution order. A note for gradients of an update that was skipped: parameters stay finite or, where none is seen at that step, the next losses do. Silent for a buffer that holds as many infinities from the first step on.",
+        "A value is NaN or infinite. The finding names the first such tensor of the step in execution order. "
+        "Gradients of a skipped update are a note: the parameters stay finite or, if none is observed at that step, the next losses do. "
+        "The rule accepts a buffer whose number of infinities is the same since the first step.",
     .advice = "Check the operation that computes it: a log or square root of a value "
               "that is not positive, a division by zero, an exp that overflows, or a "
               "learning rate that is too high.",

@@ -8,10 +8,10 @@
  *               correction uses the wrong step;
  *     bound     |m|^2 > 1e4 sum v. With betas b1 and b2 no element of m is above
  *               sqrt(v (1 - b1)^2 / ((1 - b2) (1 - b1^2 / b2))), 7.3 sqrt v for the usual
- *               betas, so one of the two is corrupt. Where it is so for most of at
- *               least four parameters, the optimizer may have another definition: one
- *               finding, a note unless training goes badly. Four and more wait `patience`
- *               looks, because the others may follow;
+ *               betas, so one of the two is corrupt. If most of at least four parameters
+ *               are beyond the bound, the optimizer may be defined otherwise: there is one
+ *               finding, a note unless training goes badly. Four or more parameters wait
+ *               `patience` looks, because others may follow;
  *     betas     they are swapped: solved, with sums over all elements, from
  *                   m = b1 m' + (1 - b1) g,      v = b2 v' + (1 - b2) g^2
  *               they satisfy 1 - b2 > 4 (1 - b1) at `patience` steps in a row, with equal
@@ -19,18 +19,17 @@
  *               times smaller than 1 - b1. If the gradient that is used is not the one
  *               that is seen (clipped later, or of several micro-batches), the results
  *               differ and nothing fires. Steps that do not follow the previously
- *               observed one are ignored.
- *
+ *               observed one are ignored;
  *     epsilon   rms(w - w') / rms(m) is about the same for at least four parameters whose
  *               sqrt(mean v) differ by more than APART, at `patience` looks in a row
  *               after the first AFTER steps: the logarithm of the largest over the
  *               smallest is below ALIKE times that of sqrt(mean v). Adam divides m by
  *               sqrt v + epsilon, so epsilon is above all of them: it, or the gradients,
- *               have the wrong scale. Judged on parameters of at most
- *               512 elements, whose raw values are read. A note, since such a step is
- *               that of plain SGD, which may be intended; if in addition no parameter changes
- *               by more than SLIGHT of its size, it waits for training, and is a warning
- *               unless training goes well.
+ *               have the wrong scale. The rule reads raw values of parameters of at most
+ *               512 elements. The finding is a note, since such a step is that of plain
+ *               SGD, which may be intended. If no parameter changes by more than SLIGHT of
+ *               its size either, it waits for training, and is a warning unless training
+ *               goes well.
  *
  * Finds tensors by name: Accl1___w, Accl2___w, Step___w, Gradient___w, or PyTorch's
  * w.exp_avg, w.exp_avg_sq, w.step, w.grad. Evidence: vital signs; raw values of small parameters.
@@ -84,7 +83,8 @@ typedef struct scale {
 SONDE__TERMS(all_exceed, NOTE, ERROR, WARNING, NOTE, NOTE);
 
 static const sonde_rule_param optimizer_params[] = {
-    SONDE__COUNT(optimizer, patience, "3", 1, 1e9, "steps in a row"),
+    SONDE__COUNT(optimizer, patience, "3", 1, 1e9,
+                 "number of steps in a row at which the condition must hold"),
 };
 static const sonde_rule_need optimizer_needs[] = {
     {"parameters", SONDE_HOW_VITALS, true, SONDE__PARAMETERS, SONDE__IN_PAIRS},
@@ -412,11 +412,9 @@ const sonde_rule sonde__builtin_optimizer_state = {
     SONDE__RULE("OptimizerState", optimizer),
     .summary = "the state of Adam is invalid or used wrongly",
     .condition =
-        "A second moment is below 0; or the step counter does not change for "
-        "`patience` steps while the moments do; or |m| is far above sqrt v (of most parameters, a note unless training goes badly); or "
-        "the moments change as with swapped betas; or parameters change in "
-        "proportion to m, whatever their v: epsilon is far above sqrt v. That is "
-        "a note where any of them changes by more than 0.0003 of its size, or training goes well.",
+        "Any of these holds for the first moment m and the second moment v: (1) an element of v is below 0; (2) the step counter does not change for `patience` steps while the moments do; "
+        "(3) |m| is far above sqrt v; (4) the moments change as with swapped betas; (5) parameters change in proportion to m, whatever their v, so epsilon is far above sqrt v. "
+        "(3) is a note if it holds for most parameters and training does not go badly. (5) is a note if any of the parameters changes by more than 0.0003 of its size, or if training goes well.",
     .advice =
         "Check how the optimizer is created and what is restored from a checkpoint.",
     .modes = SONDE__TRAIN,

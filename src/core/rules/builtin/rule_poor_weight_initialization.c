@@ -1,5 +1,5 @@
 /*
- * PoorWeightInitialization - the signal explodes or dies in the layers of the untrained
+ * PoorWeightInitialization - the signal explodes or vanishes in the layers of the untrained
  * network.
  *
  * Judges the inputs of activations and of the loss, layer by layer, at the first observed
@@ -11,11 +11,10 @@
  *     death    at all of the first `steps` (or until the end of the run), it is less than
  *              1 / threshold^2 of that of the previous layer, and not 0. (PyTorch's
  *              default initialization shrinks it by about 6 per layer, and that trains.
- *              The input of the loss may begin as small as it likes.) Where there is a
- *              loss, it is looked at until step LATE: if it has fallen to below FELL of
- *              its first values, the layers have come to life. Where there are several
- *              losses, of two players perhaps, none of them tells: a note. Else it waits
- *              for training from there on.
+ *              The input of the loss may start at any size.) A loss is observed until
+ *              step LATE: if it has fallen to below FELL of its first values, the layers
+ *              work. If there are several losses (two players), none of them decides: the
+ *              finding is a note. Else it waits for training from there on.
  *     loud     at the first step of the run, for at least half of the weights, the mean
  *              square times the number of inputs is above GAIN (He's initialization has
  *              2; embeddings, whose root mean square is about 1, are left out, and so are
@@ -88,9 +87,10 @@ static const sonde_rule_param poor_params[] = {
                 "largest acceptable growth of the variance from layer to layer"),
     SONDE__REAL(poor, distribution_range, "0.001", 0, 1e300,
                 "smallest acceptable range of a gradient's values"),
-    SONDE__COUNT(poor, patience, "5", 1, 1e9, "steps at which the loss does not change"),
+    SONDE__COUNT(poor, patience, "5", 1, 1e9,
+                 "number of steps at which the loss must not change"),
     SONDE__COUNT(poor, steps, "10", 1, 1e9,
-                 "observed steps, from the start, that are judged"),
+                 "number of observed steps to judge, from the start"),
 };
 static const sonde_rule_need poor_needs[] = {
     {"inputs of activations", SONDE_HOW_VITALS, false, SONDE__ACTIVATIONS, SONDE__SELDOM},
@@ -400,9 +400,13 @@ static void finish(sonde_rule_run *run)
 
 const sonde_rule sonde__builtin_poor_weight_initialization = {
     SONDE__RULE("PoorWeightInitialization", poor),
-    .summary = "the signal explodes or dies in the layers of the untrained network",
+    .summary = "the signal explodes or vanishes in the layers of the untrained network",
     .condition =
-        "At the first steps, the variance of activation inputs grows from one layer to the next by more than a factor of `threshold`, to more than 100, or shrinks by more than its square at each of `steps` while the loss does not fall within 40 (a note where there are several losses); or at the first step half of the weights multiply the variance of their inputs by more than 100; or the loss does not change for `patience` steps while a gradient's values lie within `distribution_range`. The first two of these wait for training: notes where training goes well or no loss is seen.",
+        "Any of these holds: (1) at the first steps, the variance of activation inputs grows from one layer to the next by more than a factor of `threshold`, to more than 100; "
+        "(2) at each of the first `steps` steps, that variance shrinks by more than the square of `threshold`, and the loss does not fall within 40 steps; "
+        "(3) at the first step, half of the weights multiply the variance of their inputs by more than 100; "
+        "(4) the loss does not change for `patience` steps, and the values of a gradient lie within `distribution_range`. "
+        "(1) to (3) wait for training: they are notes if training goes well or no loss is observed. (2) is also a note if there are several losses.",
     .advice = "Initialize weights with a variance of about 2 / inputs (He) or 1 / inputs "
               "(LeCun), or normalize between layers.",
     .modes = SONDE__TRAIN,

@@ -52,9 +52,9 @@ static void report_replicas(sonde_rule_run *run, const sonde_rule_tensor *t, int
  * Some programs use each batch several times on purpose (several updates for a rollout of
  * a policy, data that are loaded slowly): a note, as long as a batch is not repeated more
  * often than the first one of the run was. Evidence: hashes of inputs at both steps, else
- * their vital signs. Those are the same for all batches of one-hot rows, and but for
- * rounding for all data in another order: of an input that has a hash at some steps they
- * count only once an extreme value, the number of zeros or a sum has differed.
+ * their vital signs. These are the same for all batches of one-hot rows and, except for
+ * rounding, for all data in another order. If an input has a hash at some steps, its vital
+ * signs count only once an extreme value, the number of zeros or a sum has differed.
  */
 
 #define UNLIKELY 1e-6
@@ -304,7 +304,9 @@ const sonde_rule sonde__builtin_duplicate_batch = {
     .name = "DuplicateBatch",
     .summary = "a batch is repeated, or two replicas get the same batch",
     .condition =
-        "An input that has changed before is the same as at the previous training step or as on another replica, and chance does not explain it: no other input differs, or this one alone is repeated often (a note); its elements are not all 0; and it was seldom the same at earlier steps. A note if it is repeated no more often than the first batch of the run was.",
+        "An input that has changed before equals that of the previous training step or of another replica, and chance does not explain it. "
+        "Chance explains an input whose elements are all 0, or that was often the same at earlier steps. It also explains an input if another input differs, unless only this one is repeated often: then the finding is a note. "
+        "The finding is also a note if a batch is repeated no more often than the first batch of the run.",
     .advice = "Check the loader: shuffling, the seeds of its workers, and sharding.",
     SONDE_RULE_NEEDS(duplicate_needs),
     .modes = SONDE__TRAIN,

@@ -98,12 +98,12 @@ static void end_rounds(sonde_rule_run *run,
  * A round is a sequence of training steps and the evaluation that follows it. Fires when
  * for `patience` rounds in a row
  *     (mean evaluation loss - mean training loss) / mean training loss > ratio_threshold
- * and, unless rising is 0 or the rule judges as smdebug's, of the means of CALM rounds
- *     that of evaluation is above its least so far by that share, by more than SWINGS
- *         times the fluctuation of evaluations (before MANY rounds, when that is hardly
- *         known, also by more than ERRORS standard errors of the difference, by the
- *         losses of an evaluation), and
- *     that of training is below its value then by that share.
+ * and, unless rising is 0 or the rule judges as smdebug's, the means over CALM rounds show
+ *     evaluation above its least so far by that share and by more than SWINGS times the
+ *         fluctuation of evaluations (before MANY rounds, when this is hardly known, also
+ *         by more than ERRORS standard errors of the difference, from the losses of an
+ *         evaluation), and
+ *     training below its value at that time by that share.
  * A network that is better on its training data but still improves on the rest is
  * healthy. A single evaluation proves little: small sets and large steps make it
  * fluctuate.
@@ -145,12 +145,13 @@ static const sonde_rule_param overfit_params[] = {
     SONDE__REGEX(overfit, tensor_regex, NULL,
                  "regular expressions that select losses (default: the loss tensors)"),
     SONDE__COUNT(overfit, start_step, "0", 0, 1e18, "first global step to judge"),
-    SONDE__COUNT(overfit, patience, "1", 1, 1e9, "rounds in a row"),
+    SONDE__COUNT(overfit, patience, "1", 1, 1e9,
+                 "number of rounds in a row above the threshold"),
     SONDE__REAL(overfit, ratio_threshold, "0.1", 0, 1e9,
                 "largest acceptable relative excess of the evaluation loss"),
-    SONDE__REAL(overfit, rising, "0.05", 0, 1e9,
-                "relative rise of the evaluation loss above its best, and fall of the "
-                "training loss, that is needed; 0: none"),
+    SONDE__REAL(
+        overfit, rising, "0.05", 0, 1e9,
+        "required relative rise of the evaluation loss above its best and fall of the training loss; 0: none"),
     SONDE__SMDEBUG(overfit),
 };
 static const sonde_rule_need overfit_needs[] = {
@@ -241,7 +242,7 @@ static void overfit_judge(sonde_rule_run *run, const sonde_rule_tensor *t)
             NULL,
             "At evaluation %lld the evaluation loss is %.4g and the training loss %.4g; "
             "at evaluation %lld they were about %.4g and %.4g: what the network has "
-            "learnt since then holds for the training data only.",
+            "learned since then holds for the training data only.",
             (long long)memory->now.round, eval, train,
             (long long)memory->best.round - CALM / 2, memory->best.eval,
             memory->best.train);
@@ -275,12 +276,9 @@ const sonde_rule sonde__builtin_overfit = {
     SONDE__RULE("Overfit", overfit),
     .summary = "evaluation gets worse while training gets better",
     .condition =
-        "For `patience` rounds, the mean evaluation loss exceeds the mean "
-        "training loss by more than `ratio_threshold`; and averaged over three "
-        "rounds it is `rising` above its best, by more than it fluctuates from "
-        "round to round and by three standard errors, while the training loss is lower by as much. With `smdebug`, which "
-        "`ratio_threshold` or `patience` without `rising` imply: the first "
-        "condition alone.",
+        "The mean evaluation loss exceeds the mean training loss by more than `ratio_threshold` for `patience` rounds. "
+        "In addition, the evaluation loss averaged over three rounds is `rising` above its best, by more than it fluctuates from round to round and by three standard errors, while the training loss is lower by as much. "
+        "With `smdebug` (implied by `ratio_threshold` or `patience` without `rising`), the first condition suffices.",
     .advice = "Keep the weights of the best evaluation; use more data, augmentation, "
               "dropout or weight decay, or a smaller network.",
     .modes = SONDE__TRAIN | 1U << SONDE_MODE_EVAL,
@@ -317,9 +315,9 @@ typedef struct overtraining_memory {
 
 static const sonde_rule_param overtraining_params[] = {
     SONDE__COUNT(overtraining, patience_train, "5", 1, 1e9,
-                 "rounds without improvement of the training loss"),
+                 "number of rounds without improvement of the training loss"),
     SONDE__COUNT(overtraining, patience_validation, "10", 1, 1e9,
-                 "rounds without improvement of the evaluation loss"),
+                 "number of rounds without improvement of the evaluation loss"),
     SONDE__REAL(overtraining, delta, "0.01", 0, 1e9,
                 "smallest decrease that counts as an improvement"),
 };
@@ -375,9 +373,8 @@ static void overtraining_finish(sonde_rule_run *run)
 const sonde_rule sonde__builtin_overtraining = {
     SONDE__RULE("Overtraining", overtraining),
     .summary = "training continues without improvement",
-    .condition = "The mean evaluation loss has not improved by more than `delta` for "
-                 "`patience_validation` rounds, or both losses have not for "
-                 "`patience_train` rounds.",
+    .condition =
+        "The mean evaluation loss has not improved by more than `delta` for `patience_validation` rounds, or neither loss has for `patience_train` rounds.",
     .advice = "Stop here, or lower the learning rate.",
     .modes = SONDE__TRAIN | 1U << SONDE_MODE_EVAL,
     .tensor_size = sizeof(overtraining_memory),

@@ -16,16 +16,16 @@
  *         if their logarithms are normal), and
  *     `factor` / 10 times the largest so far, which decays by half in 512 observed steps.
  * Late in training most batches have small gradients, and a hard sample can have a
- * thousand times the median without being a fault. It is an error at once if one element
- * is most of |g|2 (a flipped bit) or |g|2 is FAR above the limit, and if it is not finite,
- * or still above a third of the limit, at each of the next LASTING observed steps (a
- * diverging loss). If not, it is a note: training has recovered. Values of the optimizer
- * remember a spike for long and are not judged by what follows; they hold squares, of
- * which one element is easily the most, and so have to be MOMENT times above the limit.
- * Where more than AT_ONCE tensors jump at one step, one finding stands for all, and for
- * those of the next AFTER steps. A gradient that was nearly 0 and wakes (a branch that
- * begins at 0) is not a spike while it is below the largest norm of any gradient so far,
- * nor is a moment below that of any moment. Evidence: norms of gradients and optimizer
+ * thousand times the median without being a fault. The finding is an error at once if one
+ * element is most of |g|2 (a flipped bit) or |g|2 is FAR above the limit. It is also an
+ * error if |g|2 is not finite, or still above a third of the limit, at each of the next
+ * LASTING observed steps (a diverging loss). Else it is a note: training has recovered.
+ * Values of the optimizer keep a spike for long, so the following steps do not count. They
+ * hold squares, which one element easily dominates, so they must be MOMENT times above the
+ * limit. If more than AT_ONCE tensors jump at one step, one finding stands for all of them
+ * and for those of the next AFTER steps. A gradient that was nearly 0 (a branch that starts
+ * at 0) is not a spike while it is below the largest norm of any gradient so far, nor is a
+ * moment below that of any moment. Evidence: norms of gradients and optimizer
  * values; losses.
  */
 
@@ -60,10 +60,11 @@ enum {
 };
 
 static const sonde_rule_param gradient_spike_params[] = {
-    SONDE__REAL(gradient_spike, factor, "100", 1, 1e300,
-                "multiple of the median over the last 32 observed steps"),
+    SONDE__REAL(
+        gradient_spike, factor, "100", 1, 1e300,
+        "largest acceptable multiple of the median over the last 32 observed steps"),
     SONDE__COUNT(gradient_spike, least, "5", 1, 32,
-                 "observed steps before the rule can fire"),
+                 "number of observed steps before the rule can fire"),
 };
 static const sonde_rule_need gradient_spike_needs[] = {
     {"gradients", SONDE_HOW_NORMS, false, SONDE__GRADIENTS, SONDE__EACH_STEP},
@@ -231,7 +232,9 @@ const sonde_rule sonde__builtin_gradient_spike = {
     SONDE__RULE("GradientSpike", gradient_spike),
     .summary = "a gradient is suddenly far larger than before",
     .condition =
-        "The norm of a gradient or of an optimizer value is above `factor` times the median of the last 32 observed steps, more than about six standard deviations of their logarithms above it, and above `factor` / 10 times the largest so far (which decays by half in 512 steps). A note where it has recovered within three observed steps, where the loss stays as it was, or where no loss is seen. Silent where a gradient (a moment) stays below the largest of any so far. Of many at one step, one is reported.",
+        "The norm of a gradient or of an optimizer value exceeds three limits: `factor` times the median of the last 32 observed steps; that median by about six standard deviations of the logarithms; and `factor` / 10 times the largest norm so far, which decays by half in 512 steps. "
+        "The finding is a note if the norm recovers within three observed steps, if the loss stays as it was, or if no loss is observed. "
+        "The rule is silent for a gradient (or a moment) below the largest norm of any gradient (or moment) so far. If many tensors jump at one step, one is reported.",
     .advice =
         "Clip gradients; inspect the batch of this step, and look for a corrupt value.",
     .modes = SONDE__TRAIN,
@@ -255,19 +258,18 @@ const sonde_rule sonde__builtin_gradient_spike = {
  *                                may restart after small steps, and
  *     0.3 a^2 < q - q' < 3 a^2   the others hardly change: the change of the whole tensor
  *                                is mostly that of one element.
- * One of few elements is a large part of its tensor, and a tensor that rested (m is 0)
- * may be a copy that is taken anew: below UPDATE_SPIKE_MANY, or at rest, a has to be above 16 a', and
- * q - q' within a tenth of a^2.
- * Until HISTORY comparisons, and where k is above 1, a - a' has to be above 3 a' as well: at
- * first, the usual change of the largest element says little about that of the others, and
- * within several steps an element may outgrow them.
+ * One of few elements is a large part of its tensor, and a tensor that rested (m is 0) may
+ * be a copy that is made again: with fewer than UPDATE_SPIKE_MANY elements, or at rest, a
+ * must be above 16 a', and q - q' within a tenth of a^2. Until HISTORY comparisons, and if k
+ * is above 1, a - a' must be above 3 a' as well: at first, the usual change of the largest
+ * element is no measure of the others, and in several steps an element may outgrow them.
  * A flipped bit of an exponent does this. An update does not: it changes all elements, so
  * q changes by far more than a^2, or not as far. Elements that shrink, bits of a mantissa,
  * and jumps below NEGLIGIBLE times the largest magnitude of all parameters at the step do
  * no harm that can be distinguished from training: a bias whose gradient is 0 but for
  * rounding, as that of the keys of attention, wanders by less.
  *
- * It waits for training: a note where the losses after it are as before.
+ * The finding waits for training: it is a note if the losses after it are as before.
  *
  * Evidence: norms of parameters; losses.
  */
@@ -296,9 +298,11 @@ typedef struct update_spike_memory {
 } update_spike_memory;
 
 static const sonde_rule_param update_spike_params[] = {
-    SONDE__REAL(update_spike, factor, "20", 1, 1e300,
-                "multiple of the median change of the largest magnitude"),
-    SONDE__COUNT(update_spike, least, "5", 1, 32, "comparisons before the rule can fire"),
+    SONDE__REAL(
+        update_spike, factor, "20", 1, 1e300,
+        "largest acceptable multiple of the median change of the largest magnitude"),
+    SONDE__COUNT(update_spike, least, "5", 1, 32,
+                 "number of comparisons before the rule can fire"),
 };
 static const sonde_rule_need update_spike_needs[] = {
     {"parameters", SONDE_HOW_NORMS, false, SONDE__PARAMETERS, SONDE__EACH_STEP},
@@ -392,12 +396,9 @@ const sonde_rule sonde__builtin_update_spike = {
     SONDE__RULE("UpdateSpike", update_spike),
     .summary = "one element of a parameter jumps",
     .condition =
-        "In one step the largest magnitude of a parameter grows by more than half and by "
-        "more than `factor` times its usual change, and more than twice its largest change "
-        "so far, while no other element changes much. In the first 32 observed steps, and "
-        "between steps that are not neighbors, it has to grow to more than four times its "
-        "size. It waits for training: an error, or a note where the losses after it are "
-        "as before.",
+        "The largest magnitude of a parameter grows in one step by more than half, by more than `factor` times its usual change, and by more than twice its largest change so far, while no other element changes much. "
+        "It must grow to more than four times its size in the first 32 observed steps and between steps that are not neighbors. "
+        "The finding waits for training: it is a note if the losses after it are as before, else an error.",
     .advice = "Look for a corrupt value: a flipped bit (memory, a device) or a write out "
               "of bounds; resume from an earlier checkpoint.",
     .modes = SONDE__TRAIN,

@@ -13,11 +13,12 @@ typedef struct stalled {
 } stalled;
 
 static const sonde_rule_param params[] = {
-    SONDE__REAL(stalled, threshold, "1800", 0, 1e9, "seconds without a new step"),
+    SONDE__REAL(stalled, threshold, "1800", 0, 1e9,
+                "number of seconds without a new step"),
     SONDE__FLAG(stalled, stop_training_on_fire, "false",
-                "sonde rules asks the run to stop, as the action 'stop' does"),
+                "ask the run to stop, as the action 'stop' does"),
     SONDE__TEXT(stalled, training_job_name_prefix, NULL,
-                "stop it only if the name of its folder begins so"),
+                "stop the run only if the name of its folder starts with this prefix"),
 };
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
@@ -54,8 +55,8 @@ const sonde_rule sonde__builtin_stalled_training = {
     .abi = SONDE_RULE_ABI,
     .name = "StalledTraining",
     .summary = "no new step for a long time",
-    .condition = "A run that is being followed has not ended and has had no new step for "
-                 "`threshold` seconds.",
+    .condition =
+        "A run that is being followed has not ended, and has had no new step for `threshold` seconds.",
     .advice = "Check that the process still works: look for a deadlock, a loader without "
               "data, or a full disk.",
     SONDE_RULE_PARAMS(params),

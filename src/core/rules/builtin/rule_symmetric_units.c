@@ -18,9 +18,9 @@
  *               branch, or a head, may begin at 0: its gradient is not 0, or, where both
  *               are 0, not for long. Without gradients, a weight has `patience` steps to
  *               leave 0.
- * Units of a weight of more than two dimensions may have inputs of their own. Where the
- * module has biases of as many dimensions that agree in all but the last, and these
- * differ, units are not symmetric, whatever their weights.
+ * Units of a weight of more than two dimensions may have separate inputs. If the module has
+ * biases of as many dimensions that agree in all but the last, and these differ, units are
+ * not symmetric, whatever their weights.
  * A weight without a gradient, where others have one, is frozen and not judged.
  *
  * Evidence: raw weights for rows; vital signs of weights and gradients for the rest.
@@ -80,9 +80,9 @@ static const sonde_rule_param symmetric_params[] = {
     SONDE__REAL(symmetric, share, "50", 0, 100,
                 "smallest percentage of equal rows that counts"),
     SONDE__COUNT(symmetric, patience, "5", 1, 1e9,
-                 "observed steps for which a weight may be all zeros"),
+                 "number of observed steps for which a weight may be all zeros"),
     SONDE__COUNT(symmetric, steps, "20", 1, 1e18,
-                 "observed steps, from the start, that are judged"),
+                 "number of observed steps to judge, from the start"),
 };
 static const sonde_rule_need symmetric_needs[] = {
     {"weights", SONDE_HOW_VITALS | SONDE_HOW_RAW, false, SONDE__WEIGHTS, SONDE__SELDOM},
@@ -505,7 +505,11 @@ const sonde_rule sonde__builtin_symmetric_units = {
     SONDE__RULE("SymmetricUnits", symmetric),
     .summary = "units of a layer have the same weights",
     .condition =
-        "At least `share` % of the rows of a weight, of 8 or more elements, equal another row that is not 0; or all elements are equal to within a hundredth, unless the module has another weight of that shape; or the weight and its gradient are 0. It waits for training: nothing where training goes well or rows part; an error where rows stay equal while the weight moves. A note for a parameter of no module whose name is not that of a layer: its rows may be samples. Silent for a weight without a gradient where others have one, and for units of which each has a bias of its own (of as many dimensions) where these differ.",
+        "Any of these holds: (1) at least `share` % of the rows of a weight, of 8 or more elements each, equal another row that is not 0; "
+        "(2) all elements are equal to within a hundredth, unless the module has another weight of that shape; (3) the weight and its gradient are 0. "
+        "The finding waits for training: it is dropped if training goes well or the rows become different, and is an error if rows stay equal while the weight moves. "
+        "It is a note for a parameter without a module whose name is not that of a layer: its rows may be samples. "
+        "The rule is silent for a weight without a gradient while others have one. It is also silent if each unit has a separate bias (with as many dimensions as the weight) and these biases differ.",
     .advice = "Draw the initial weights at random: units that start equal stay equal.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),

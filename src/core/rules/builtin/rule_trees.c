@@ -35,7 +35,7 @@ static const sonde_rule_param importance_params[] = {
     SONDE__REGEX(importance, tensor_regex, ".*feature_importance/weight",
                  "regular expressions that select feature importances"),
     SONDE__REAL(importance, threshold, "0.8", 0, 1,
-                "largest acceptable share of these features"),
+                "largest acceptable share of these features in the sum"),
     SONDE__COUNT(importance, nfeatures, "3", 1, MOST,
                  "number of features whose importances are added up"),
 };
@@ -148,9 +148,8 @@ static void importance_step(sonde_rule_run *run)
 const sonde_rule sonde__builtin_feature_importance = {
     SONDE__RULE("FeatureImportanceOverweight", importance),
     .summary = "a few features dominate the model",
-    .condition = "The `nfeatures` largest importances make up more than `threshold` of "
-                 "the sum of all; scalars whose names differ after the last slash are "
-                 "the elements of one tensor.",
+    .condition =
+        "The `nfeatures` largest importances make up more than `threshold` of the sum of all. Scalars whose names differ only after the last slash are the elements of one tensor.",
     .advice = "Check whether these features leak the label; drop them, or regularize.",
     .wants = sonde__builtin_wants_matched,
     .tensor_size = sizeof(tensor_memory),

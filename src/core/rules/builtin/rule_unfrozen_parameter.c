@@ -38,8 +38,9 @@ static const sonde_rule_param unfrozen_params[] = {
     SONDE__REGEX(unfrozen, tensor_regex, NULL,
                  "regular expressions that select frozen parameters (default: those "
                  "without a gradient)"),
-    SONDE__COUNT(unfrozen, patience, "2", 1, 1e9,
-                 "changes of a parameter that only looks frozen before the rule fires"),
+    SONDE__COUNT(
+        unfrozen, patience, "2", 1, 1e9,
+        "number of changes before the rule fires, for a parameter that only looks frozen"),
 };
 static const sonde_rule_need unfrozen_needs[] = {
     {"parameters", SONDE_HOW_VITALS, false, SONDE__PARAMETERS, SONDE__AT_TIMES},
@@ -155,7 +156,8 @@ const sonde_rule sonde__builtin_unfrozen_parameter = {
     SONDE__RULE("UnfrozenParameter", unfrozen),
     .summary = "a frozen parameter changes",
     .condition =
-        "A parameter that `tensor_regex` selects changes; or, without it, all values of a parameter without a gradient shrink by the same factor, as by weight decay. A note where it changes otherwise, while most parameters have a gradient and no trained parameter is its twin by shape and name: the program may set it.",
+        "A parameter that `tensor_regex` selects changes. Without `tensor_regex`, all values of a parameter without a gradient shrink by the same factor, as weight decay makes them. "
+        "Any other change of a parameter without a gradient is a note, because the program may set it. This note requires that most parameters have a gradient and that no trained parameter has the same shape and a matching name.",
     .advice = "Check whether weight decay or momentum applies to it; remove it from the "
               "optimizer.",
     .modes = SONDE__TRAIN,

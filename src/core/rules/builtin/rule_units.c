@@ -97,7 +97,8 @@ static const sonde_rule_param unit_rule_params[] = {
                 "a unit is inactive if at most this percentage of samples activates it"),
     SONDE__REAL(unit_rule, threshold_layer, "50", 0, 100,
                 "largest acceptable percentage of inactive units in a layer"),
-    SONDE__COUNT(unit_rule, patience, "3", 1, 1e9, "observed steps in a row"),
+    SONDE__COUNT(unit_rule, patience, "3", 1, 1e9,
+                 "number of observed steps in a row with too many such units"),
 };
 static const sonde_rule_need unit_rule_needs[] = {
     {"outputs of ReLUs", SONDE_HOW_VITALS | SONDE_HOW_RAW, false, SONDE__ACTIVATIONS,
@@ -190,7 +191,8 @@ const sonde_rule sonde__builtin_dead_relu = {
     SONDE__RULE("DeadRelu", unit_rule),
     .summary = "most ReLUs of a layer give 0 for every input",
     .condition =
-        "At `patience` observed steps in a row, more than `threshold_layer` % of a layer's units are active for less than `threshold_inactivity` % of the samples. It waits for training: a note where training goes well or less than 90 % are inactive, nothing where they wake.",
+        "More than `threshold_layer` % of a layer's units are active for less than `threshold_inactivity` % of the samples, at `patience` observed steps in a row. "
+        "The finding waits for training: it is a note if training goes well or less than 90 % of the units are inactive, and is dropped if the units become active.",
     .advice =
         "Lower the learning rate, check for biases far below 0, or use a leaky ReLU.",
     .tensor_size = sizeof(tensor_memory),
@@ -218,8 +220,8 @@ const sonde_rule sonde__builtin_dead_relu = {
  *               (a mean of 0.1 ... 0.9): outputs that are nearly all 0 may be rare
  *               labels.
  *
- * A suspicion (rules/suspicion.h), a note where training goes well: the last layer of a
- * network that tells two classes apart, or makes black and white pictures, ends there.
+ * The finding is a suspicion (rules/suspicion.h), and a note if training goes well: a last
+ * layer that separates two classes, or draws black and white pictures, ends there.
  *
  * Judges the inputs that the expressions select (by default those of tanh and sigmoid, by
  * name or by the op of their module's output). Inputs of a sigmoid have the range of
@@ -235,7 +237,7 @@ typedef unit_rule saturated;
 
 static const sonde_rule_param saturated_params[] = {
     {"collection_names", SONDE_RULE_COLLECTIONS, NULL, 0, 0,
-     "comma-separated collections", offsetof(saturated, collection_names), false},
+     "comma-separated list of collections", offsetof(saturated, collection_names), false},
     SONDE__REGEX(saturated, tensor_regex, SIGMOIDS,
                  "regular expressions that select inputs of tanh and sigmoid"),
     SONDE__REAL(saturated, threshold_tanh_min, "-9.4999", 0, 0,
@@ -254,7 +256,8 @@ static const sonde_rule_param saturated_params[] = {
     SONDE__REAL(saturated, slope, "0.03", 0, 1,
                 "smallest acceptable mean slope, relative to the largest possible; 0: do "
                 "not check"),
-    SONDE__COUNT(saturated, patience, "3", 1, 1e9, "observed steps in a row"),
+    SONDE__COUNT(saturated, patience, "3", 1, 1e9,
+                 "number of observed steps in a row with too many such units"),
 };
 static const sonde_rule_need saturated_needs[] = {
     {"inputs of tanh or sigmoid", SONDE_HOW_VITALS | SONDE_HOW_RAW, false,
@@ -413,7 +416,8 @@ const sonde_rule sonde__builtin_saturated_activation = {
     SONDE__RULE("SaturatedActivation", saturated),
     .summary = "most tanh or sigmoid units of a layer no longer react",
     .condition =
-        "At `patience` steps in a row, more than `threshold_layer` % of a layer's units have inputs outside the range for all but `threshold_inactivity` % of the samples; or the mean slope at its outputs is below `slope` times the largest possible. It waits for training: a note where training goes well, nothing where units react again.",
+        "More than `threshold_layer` % of a layer's units have inputs outside the range for all but `threshold_inactivity` % of the samples, at `patience` steps in a row; or the mean slope at the layer's outputs is below `slope` times the largest possible. "
+        "The finding waits for training: it is a note if training goes well, and is dropped if the units react again.",
     .advice = "Use smaller initial weights, normalize before the activation, or choose "
               "another activation.",
     .tensor_size = sizeof(tensor_memory),

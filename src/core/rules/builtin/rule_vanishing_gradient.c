@@ -13,12 +13,12 @@
  *     profile  among at least four weights, from the output to the input, gradients
  *              shrink at nearly every layer, and by a factor of `profile` in all.
  * A gradient that was below relative times the step's largest at each step so far, while
- * weights before and after its own have larger ones, is that of a branch that the data do
- * not use (a scale that no object has): a note. With depth, gradients vanish for all
- * weights before.
+ * weights before and after it have larger ones, is a note: the data do not use this branch
+ * (a scale that no object has). If depth is the cause, gradients vanish for all weights
+ * before.
  *
- * The mean is over elements that are not 0: rows of an embedding that a batch does not
- * use say nothing. Gradients of one dimension are only judged with `biases`, because a
+ * The mean is over elements that are not 0, so rows of an embedding that a batch does not
+ * use are ignored. Gradients of one dimension are only judged with `biases`, because a
  * bias before a normalization has only rounding errors. A gradient that was 0 from the
  * start is frozen, and a gradient that doubles within the patience is growing; neither
  * fires.
@@ -72,14 +72,16 @@ SONDE__TERMS(unused, NOTE, NOTE, NOTE, NOTE, NOTE, .looks = LASTING);
 static const sonde_rule_param vanishing_params[] = {
     SONDE__REAL(vanishing, threshold, "1e-7", 0, 1e30,
                 "mean of |gradient| below which a gradient is tiny"),
-    SONDE__COUNT(vanishing, patience, "3", 1, 1e9, "observed steps in a row"),
+    SONDE__COUNT(vanishing, patience, "3", 1, 1e9,
+                 "number of observed steps in a row at which a condition must hold"),
     SONDE__REAL(vanishing, relative, "1e-3", 0, 1e30,
                 "a gradient is tiny only below this share of the step's largest; 0: "
                 "regardless of the others"),
     SONDE__REAL(vanishing, profile, "1e-4", 0, 1,
                 "ratio of the first to the last layer's gradient below which gradients "
                 "vanish; 0: do not check"),
-    SONDE__FLAG(vanishing, biases, "false", "judge gradients of one dimension as well"),
+    SONDE__FLAG(vanishing, biases, "false",
+                "judge gradients of one dimension (biases) as well"),
     SONDE__SMDEBUG(vanishing),
 };
 static const sonde_rule_need vanishing_needs[] = {
@@ -398,7 +400,11 @@ const sonde_rule sonde__builtin_vanishing_gradient = {
     SONDE__RULE("VanishingGradient", vanishing),
     .summary = "a gradient is too small for its parameter to learn",
     .condition =
-        "Over `patience` observed steps, the mean of |gradient| (of elements that are not 0) is below `threshold` and below `relative` times the step's largest; or all elements have become 0; or all gradients are below `threshold` from the first step on or from one step to the next, while the loss is not near 0; or gradients shrink by a factor of `profile` from the last layer to the first. It waits for training: a note where training goes well, nothing where the gradient grows. A note for a gradient that was never above `relative` times the step's largest while weights before and after its own have larger ones: a branch that the data do not use. With `smdebug`, which `threshold` alone implies: the mean of |gradient| of any gradient is below `threshold` at any step.",
+        "Any of these holds over `patience` observed steps: (1) the mean of |gradient| over elements that are not 0 is below `threshold` and below `relative` times the largest such mean of the step; (2) all elements have become 0; "
+        "(3) all gradients are below `threshold` from the first step on, or become so from one step to the next, while the loss is not near 0; (4) gradients shrink by a factor of `profile` from the last layer to the first. "
+        "The finding waits for training: it is a note if training goes well, and is dropped if the gradient grows. "
+        "It is also a note if the gradient was never above `relative` times the step's largest while weights before and after it have larger gradients: the data do not use this branch. "
+        "With `smdebug` (implied if only `threshold` is set), the rule fires when the mean of |gradient| of any gradient is below `threshold` at any step.",
     .advice = "Use ReLU-like activations, normalization or residual connections, and an "
               "initialization that preserves the variance.",
     .modes = SONDE__TRAIN,

@@ -4,15 +4,14 @@
  * d is |w - w'|2 of a weight from one step to the next, and D the largest d before, over
  * the whole run. A weight is judged after `least` steps at which it moved. Fires when the
  * median of d / D over the judged weights is above `factor`, and names the weight that
- * jumped most. A schedule that warms up or restarts does not come near: it has moved the
- * weights as far before. Weights of another time or another run that are loaded over
- * those in training do this, and so does a learning rate that is suddenly much higher. A
- * weight whose d is mostly that of elements which fall to near 0 may be pruned: its d is
- * that of the other elements, which pruning hardly moves.
+ * jumped most. Loading weights of another time or run causes this, and so does a sudden
+ * rise of the learning rate. A schedule that warms up or restarts does not come near: it
+ * has moved the weights as far before. If most of d comes from elements that fall to near
+ * 0, the weight may be pruned: its d is that of the other elements, which hardly move.
  *
- * Where losses are seen, the mean of the next WAIT decides: an error if it is WORSE above
- * that of the losses before or not finite, else a note (a rate that was low on purpose, an
- * average of weights).
+ * If losses are seen, the mean of the next WAIT decides: the finding is an error if it is
+ * WORSE above that of the losses before, or not finite, else a note (a rate that was low on
+ * purpose, an average of weights).
  *
  * Evidence: raw weights of consecutive steps, SAMPLE elements of each, evenly spread;
  * losses.
@@ -47,9 +46,9 @@ typedef struct tensor_memory {
 
 static const sonde_rule_param weight_jump_params[] = {
     SONDE__REAL(weight_jump, factor, "10", 1, 1e300,
-                "multiple of the largest step that a weight took before"),
+                "largest acceptable multiple of a weight's largest earlier step"),
     SONDE__COUNT(weight_jump, least, "10", 1, 1e9,
-                 "steps of a weight before it is judged"),
+                 "number of steps of a weight before it is judged"),
 };
 static const sonde_rule_need weight_jump_needs[] = {
     {"weights", SONDE_HOW_RAW, false, SONDE__WEIGHTS, SONDE__IN_PAIRS},
@@ -197,8 +196,8 @@ static void step(sonde_rule_run *run)
 const sonde_rule sonde__builtin_weight_jump = {
     SONDE__RULE("WeightJump", weight_jump),
     .summary = "most weights jump in one step",
-    .condition = "In one step, most weights move by more than `factor` times their "
-                 "largest step before. A note where the loss is as good afterwards.",
+    .condition =
+        "Most weights move in one step by more than `factor` times their largest step before. The finding is a note if the loss is as good afterwards.",
     .advice = "Check whether weights of another checkpoint or run were loaded; else "
               "lower the learning rate.",
     .modes = SONDE__TRAIN,

@@ -48,19 +48,22 @@ typedef struct tensor_memory {
 } tensor_memory;
 
 static const sonde_rule_param update_ratio_params[] = {
-    SONDE__COUNT(update_ratio, num_steps, "1", 1, 1e9, "observed steps between w' and w"),
+    SONDE__COUNT(update_ratio, num_steps, "1", 1, 1e9,
+                 "number of observed steps between w' and w"),
     SONDE__REAL(update_ratio, large_threshold, "10", 0, 1e300,
-                "largest acceptable ratio"),
+                "largest acceptable ratio r of a weight"),
     SONDE__REAL(update_ratio, small_threshold, "1e-8", 0, 1e300,
-                "smallest acceptable ratio"),
-    SONDE__REAL(update_ratio, epsilon, "1e-9", 0, 1e300, "added to the norm of w'"),
+                "smallest acceptable ratio r of a weight"),
+    SONDE__REAL(update_ratio, epsilon, "1e-9", 0, 1e300,
+                "number added to the norm of w'"),
     SONDE__REAL(update_ratio, fast, "0.1", 0, 1e300,
-                "largest acceptable median ratio, unless the loss falls; 0: any"),
+                "largest acceptable median ratio unless the loss falls; 0: do not check"),
     SONDE__REAL(update_ratio, slow, "3e-5", 0, 1,
-                "largest ratio at which nothing is learnt; 0: do not check"),
-    SONDE__COUNT(update_ratio, patience, "1", 1, 1e9, "comparisons in a row"),
+                "largest ratio at which nothing is learned; 0: do not check"),
+    SONDE__COUNT(update_ratio, patience, "1", 1, 1e9,
+                 "number of comparisons in a row above large_threshold"),
     SONDE__COUNT(update_ratio, small_patience, "10", 1, 1e9,
-                 "comparisons in a row below small_threshold"),
+                 "number of comparisons in a row below small_threshold"),
     SONDE__SMDEBUG(update_ratio),
 };
 /* The first 40 comparisons are judged together. */
@@ -258,7 +261,12 @@ const sonde_rule sonde__builtin_weight_update_ratio = {
     SONDE__RULE("WeightUpdateRatio", update_ratio),
     .summary = "a weight's updates are too large or too small for its size",
     .condition =
-        "The ratio r = |w - w'|2 / (|w'|2 + `epsilon`) of a weight is above `large_threshold`, or below `small_threshold` at `small_patience` comparisons in a row; or the median of r over the weights is above 2 `fast` at three steps in a row, or above `fast` while the loss does not fall (a note unless it was above 1.5 `fast`; at the start of a run, only if the loss does not fall, and with an optimizer that divides by the size of gradients only if it rises, or if this lasts); or the largest r is below `slow` over the first 40 steps while the loss does not fall, or would be without what makes weights smaller in proportion, as weight decay does. Large and fast updates, and those below `small_threshold`, wait for training: a note where training goes well. With `smdebug`, which `num_steps`, `epsilon` or a threshold alone imply: r is above `large_threshold` or below `small_threshold` at any comparison.",
+        "Each weight has the ratio r = |w - w'|2 / (|w'|2 + `epsilon`). Any of these holds: (1) r is above `large_threshold` at `patience` comparisons in a row; (2) r is below `small_threshold` at `small_patience` comparisons in a row; "
+        "(3) the median of r over the weights is above 2 `fast` at three steps in a row; (4) that median is above `fast` at three steps in a row while the loss does not fall; (5) the largest r is below `slow` over the first 40 steps while the loss does not fall. "
+        "(3) fires at the start of a run only if the loss does not fall. If the optimizer divides by the size of gradients, it fires there only if the loss rises or this lasts. "
+        "(4) is a note if the median was never above 1.5 `fast`. (5) also fires if r is below `slow` only without the part that shrinks weights in proportion, as weight decay does. "
+        "(1) to (4) wait for training: they are notes if training goes well. "
+        "With `smdebug` (implied if only `num_steps`, `epsilon` or a threshold is set), the rule fires when r is above `large_threshold` or below `small_threshold` at any comparison.",
     .advice = "Change the learning rate.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),

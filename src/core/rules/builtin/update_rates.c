@@ -23,7 +23,7 @@
  *                loss of the step be; or
  *     in vain    the median was above `fast` at three comparisons in a row, and at the end
  *                the loss is not below STILL times its value before. A network that has
- *                learnt (its loss is below half of its first ones) need not improve
+ *                learned (its loss is below half of its first ones) need not improve
  *                further; there the loss has to have doubled. A note if no median of the
  *                episode was above BOLD `fast`.
  * At the start the loss decides, because r cannot: optimizers that divide by the size of
