@@ -489,6 +489,7 @@ static void options_that_cannot_be_are_refused(void **state)
     const sonde_nn_feed feeds[] = {good, good, good, {.batches = 1}, {.next = no_batch}};
     sonde_nn_trainer_options options = {.size = sizeof options,
                                         .optimizer = sonde_nn_optimizer_sgd(0.1F, 0.0F)};
+    const sonde_hook_options recording = {.size = sizeof recording, .dry_run = true};
     sonde_nn_trainer *trainer = NULL;
     engine_net net;
 
@@ -506,6 +507,13 @@ static void options_that_cannot_be_are_refused(void **state)
                sonde_nn_trainer_create(net.model, &good, NULL, &trainer, &engine_diag));
     assert_string_equal(engine_diag.found, "options is NULL"); /* the header's name */
     options.eval_every = 0;
+    must(sonde_hook_create(&recording, &options.hook, &engine_diag));
+    options.resume = "/nowhere/checkpoint.safetensors";
+    expect_err(SONDE_ENOTFOUND, sonde_nn_trainer_create(net.model, &good, &options,
+                                                        &trainer, &engine_diag));
+    must(sonde_hook_close(options.hook, SONDE_RUN_FAILED, NULL, &engine_diag));
+    options.hook = NULL; /* it was still the caller's */
+    options.resume = NULL;
     must(sonde_nn_trainer_create(net.model, &good, &options, &trainer, &engine_diag));
     must(sonde_nn_trainer_run(trainer, &engine_diag)); /* of no epochs */
     expect_err(SONDE_ESTATE, sonde_nn_trainer_run(trainer, &engine_diag));

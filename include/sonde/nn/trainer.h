@@ -172,7 +172,7 @@ typedef struct sonde_nn_trainer_options {
 
 /* model and *feed's user are borrowed until destroy; options are needed: the optimizer and
  * the epochs. SONDE_EINVAL: numbers out of range, a feed without next or batches. With a test loader the trainer adds
- * the loss to the model's outputs. */
+ * the loss to the model's outputs. After an error the hook is still the caller's. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_trainer_create(
     sonde_nn_model *model, const sonde_nn_feed *feed,
     const sonde_nn_trainer_options *options, sonde_nn_trainer **out, sonde_diag *diag);

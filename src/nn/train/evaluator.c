@@ -207,6 +207,10 @@ sonde_err sonde_nn_evaluator_create_for_job(sonde_nn_job *job, sonde_nn_model *m
     const int64_t batches = (count + info->eval_batch_size - 1) / info->eval_batch_size;
     sonde_err err = SONDE_OK;
     sonde_nn_evaluator *evaluator = NULL;
+    if (count < 1) {
+        return sonde__fail(diag, SONDE_EINVAL, sonde_nn_dataset_get_traits(set)->source,
+                           "a sample or more", "no samples to evaluate on");
+    }
     SONDE__TRY(make(model, options, &evaluator, diag));
     evaluator->target = info->target;
     evaluator->class_axis = info->class_axis;

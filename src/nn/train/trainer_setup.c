@@ -136,6 +136,9 @@ static sonde_err finish_create(sonde_nn_trainer *trainer, sonde_nn_trainer **out
     return SONDE_OK;
 
 error:
+    if (trainer->options.hook != NULL) {
+        trainer->hook = NULL; /* it is still the caller's */
+    }
     sonde_nn_trainer_destroy(trainer);
     return err;
 }
