@@ -328,6 +328,8 @@ static void make_trainer(faults_training *training)
     sonde_nn_options session;
     sonde_nn_trainer_options options = {.size = sizeof options,
                                         .events = {.user = training, .step = on_step},
+                                        .model = training->model,
+                                        .feed = &feed,
                                         .optimizer = plan->optimizer,
                                         .epochs = 1,
                                         .session = &session};
@@ -336,8 +338,7 @@ static void make_trainer(faults_training *training)
     sonde_nn_options_init(&session);
     session.threads = 1;
     session.gradient_accumulation = plan->accumulate;
-    bench_check(sonde_nn_trainer_create(training->model, &feed, &options,
-                                        &training->trainer, &diag),
+    bench_check(sonde_nn_trainer_create(NULL, &options, &training->trainer, &diag),
                 &diag);
     training->session = sonde_nn_trainer_get_info(training->trainer).session;
     bench_check(sonde_nn_session_set(

@@ -120,12 +120,14 @@ static void train(sonde_nn_model *model, const sonde_nn_dataset *training,
                                         .events = {.user = (void *)(uintptr_t)classes,
                                                    .epoch_end = print_epoch,
                                                    .scored = draw_score},
+                                        .model = model,
+                                        .feed = &feed,
                                         .optimizer = sonde_nn_optimizer_sgd(0.001F, 0.9F),
                                         .epochs = EPOCHS,
                                         .test = test_loader};
     sonde_nn_trainer *trainer = NULL;
 
-    TRY(sonde_nn_trainer_create(model, &feed, &options, &trainer, &diag));
+    TRY(sonde_nn_trainer_create(NULL, &options, &trainer, &diag));
     TRY(sonde_nn_trainer_run(trainer, &diag));
     TRY(sonde_nn_model_save(model, "classifier.safetensors", &diag));
     sonde_nn_trainer_destroy(trainer);

@@ -52,11 +52,6 @@ typedef struct sonde_safetensors sonde_safetensors;
 SONDE_API SONDE_CHECKED sonde_err sonde_safetensors_open(const char *path,
                                                          sonde_safetensors **out,
                                                          sonde_diag *diag);
-/* The same over bytes in memory, borrowed until destroy; name is for diagnostics. */
-SONDE_API SONDE_CHECKED sonde_err sonde_safetensors_parse(const void *bytes, size_t size,
-                                                          const char *name,
-                                                          sonde_safetensors **out,
-                                                          sonde_diag *diag);
 SONDE_API void sonde_safetensors_destroy(sonde_safetensors *file);
 
 SONDE_API size_t sonde_safetensors_count(const sonde_safetensors *file);

@@ -128,7 +128,7 @@ static sonde_err set_columns(const evaluation *run, sonde_diag *diag)
 static sonde_err set_up(evaluation *run, const char *model, sonde_diag *diag)
 {
     const eval_values *values = run->asked;
-    const sonde_nn_evaluator_options options = {
+    sonde_nn_evaluator_options options = {
         .size = sizeof options, .progress = on_progress, .progress_user = run};
     SONDE__TRY(cli_job_open(model, &run->job, diag));
     sonde_nn_job_info *info = sonde_nn_job_get_info(run->job);
@@ -156,8 +156,9 @@ static sonde_err set_up(evaluation *run, const char *model, sonde_diag *diag)
             info->data_path);
     }
     SONDE__TRY(cli_data_open(run->job, SONDE_NN_TEST, values->quiet, &run->set, diag));
-    return sonde_nn_evaluator_create_for_job(run->job, run->model, run->set, 0, &options,
-                                             &run->evaluator, diag);
+    options.set = run->set;
+    return sonde_nn_evaluator_create(run->job, run->model, &options, &run->evaluator,
+                                     diag);
 }
 
 static sonde_err evaluate(evaluation *run, sonde_diag *diag)

@@ -346,7 +346,7 @@ static sonde_err make_trainer(training *run, const char *job, sonde_diag *diag)
         .run_model = cli_job_built_in(job),
         .open_data = open_data};
 
-    SONDE__TRY(sonde_nn_trainer_create_for_job(run->job, &options, &run->trainer, diag));
+    SONDE__TRY(sonde_nn_trainer_create(run->job, &options, &run->trainer, diag));
     if (sonde_nn_trainer_get_info(run->trainer).actions != NULL) {
         cli_actions_log();
     }

@@ -449,7 +449,7 @@ static sonde_err make_trainer(running *run, const char *name, sonde_diag *diag)
         .rules_every = 1,
         .rules_raw_every = raw > 0 ? raw : RAW_EVERY};
 
-    return sonde_nn_trainer_create_for_job(run->job, &options, &run->trainer, diag);
+    return sonde_nn_trainer_create(run->job, &options, &run->trainer, diag);
 }
 
 static sonde_err set_up(running *run, const cli_demo_file *file, sonde_diag *diag)

@@ -384,14 +384,15 @@ static sonde_nn_job *make_sonde_nn_job(void)
 
 static sonde_nn_trainer *make_sonde_nn_trainer(void)
 {
+    const sonde_nn_feed feed = sonde_nn_loader_feed(make_sonde_nn_loader());
     sonde_nn_trainer_options options = {.size = sizeof options,
+                                        .model = make_sonde_nn_model(),
+                                        .feed = &feed,
                                         .optimizer = sonde_nn_optimizer_sgd(0.1F, 0.0F),
                                         .epochs = 1};
-    const sonde_nn_feed feed = sonde_nn_loader_feed(make_sonde_nn_loader());
     sonde_nn_trainer *trainer = NULL;
 
-    must(
-        sonde_nn_trainer_create(make_sonde_nn_model(), &feed, &options, &trainer, &diag));
+    must(sonde_nn_trainer_create(NULL, &options, &trainer, &diag));
     return trainer;
 }
 

@@ -3,6 +3,8 @@
  * the last element and findable under its name; what does not must say why.
  */
 
+#include "tensor/convert.h"
+
 #include <sonde/error.h>
 #include <sonde/safetensors.h>
 #include <sonde/sketch.h>
@@ -28,7 +30,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static sonde_sketch sketch;
     sonde_safetensors *file = NULL;
     sonde_diag diag = {0};
-    const sonde_err err = sonde_safetensors_parse(data, size, "input", &file, &diag);
+    const sonde_err err = sonde__safetensors_parse(data, size, "input", &file, &diag);
     size_t bytes = 0;
 
     if (err != SONDE_OK) {

@@ -87,6 +87,13 @@ MISTAKE(relu_of_labels, sonde_nn_relu(m, NULL, target))
 MISTAKE(nll_of_images, sonde_nn_nll_loss(m, "loss", x, target))
 MISTAKE(nll_of_floats, sonde_nn_nll_loss(m, "loss", sonde_nn_flatten(m, NULL, x, 1), x))
 MISTAKE(entropy_of_images, sonde_nn_cross_entropy(m, "loss", x, target, NULL))
+MISTAKE(entropy_of_no_weights,
+        sonde_nn_cross_entropy(m, "loss", sonde_nn_flatten(m, NULL, x, 1), target,
+                               SONDE_OPTIONS(sonde_nn_cross_entropy, .weights = 144)))
+MISTAKE(entropy_of_uncounted_weights,
+        sonde_nn_cross_entropy(m, "loss", sonde_nn_flatten(m, NULL, x, 1), target,
+                               SONDE_OPTIONS(sonde_nn_cross_entropy,
+                                             .weight = (const float[]){1.0F})))
 MISTAKE(add_shapes, sonde_nn_add(m, "sum", x, sonde_nn_flatten(m, NULL, x, 1)))
 MISTAKE(mul_dtypes, engine_mul(m, NULL, x, target))
 MISTAKE(reshape_count, sonde_nn_reshape(m, NULL, x, 2, (const int64_t[]){2, 100}))
@@ -160,7 +167,7 @@ static void mistakes_of_layers_are_told(void **state)
         conv_function, SONDE_EINVAL,
         "conv2d: a layer with parameters (weight) needs a name (expected a name)");
     expect_that(pool_without_kernel, SONDE_EINVAL,
-                "pool: kernel_size is 0 (expected a whole number from 1 to 1048576)");
+                "pool: kernel_size is 0 (expected a whole number from 1 to 16777216)");
     expect_that(pool_padding, SONDE_EINVAL,
                 "pool/MaxPool2d: padding 2 around a window of 2 (expected at most half "
                 "of the window)");
@@ -203,6 +210,10 @@ static void mistakes_of_functions_are_told(void **state)
     expect_that(
         entropy_of_images, SONDE_ESHAPE,
         "loss/Nll: input is float32 (2, 4, 6, 6) (expected log-probabilities (N, C))");
+    expect_that(entropy_of_no_weights, SONDE_EINVAL,
+                "loss: 144 weights at NULL (expected weight and its count, weights)");
+    expect_that(entropy_of_uncounted_weights, SONDE_EINVAL,
+                "loss: 0 weights at a pointer (expected weight and its count, weights)");
     expect_that(add_shapes, SONDE_ESHAPE,
                 "sum/Add: float32 (2, 4, 6, 6) with float32 (2, 144) (expected dims of 1 "
                 "or alike, aligned at the end)");

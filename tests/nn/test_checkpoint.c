@@ -171,6 +171,28 @@ static void a_checkpoint_holds_parameters_and_state_under_their_names(void **sta
     engine_net_fini(&net);
 }
 
+static void a_seed_has_all_bits(void **state)
+{
+    sonde_nn_checkpoint_info info;
+    sonde_nn_session *session = NULL;
+    sonde_nn_options options;
+    engine_net net;
+
+    (void)state;
+    engine_mlp(&net, 2);
+    sonde_nn_options_init(&options);
+    options.random_seed = UINT64_MAX - 1;
+    must(sonde_nn_session_create(net.model, &options, &engine_sgd, &session,
+                                 &engine_diag));
+    must(sonde_nn_session_compile(session, &engine_diag));
+    must(sonde_nn_session_save(session, file, &engine_diag));
+    must(sonde_nn_checkpoint_describe(file, &info, &engine_diag));
+    assert_true(info.settings);
+    assert_true(info.random_seed == UINT64_MAX - 1);
+    sonde_nn_session_destroy(session);
+    engine_net_fini(&net);
+}
+
 /* An inference session takes the weights of a checkpoint and leaves the rest. */
 static void inference_loads_what_training_saved(void **state)
 {
@@ -438,6 +460,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_resumed_run_equals_an_uninterrupted_one),
         cmocka_unit_test(a_checkpoint_holds_parameters_and_state_under_their_names),
+        cmocka_unit_test(a_seed_has_all_bits),
         cmocka_unit_test(inference_loads_what_training_saved),
         cmocka_unit_test(state_is_carried_without_a_file),
         cmocka_unit_test(what_cannot_be_carried_is_refused),

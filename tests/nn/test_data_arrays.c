@@ -324,7 +324,7 @@ static void a_job_learns_numbers_from_two_inputs(void **state)
     must(sonde_nn_job_parse(sums, sizeof sums - 1, "sums", &job, &engine_diag));
     assert_int_equal(sonde_nn_job_get_info(job)->input_count, 2);
     must(sonde_nn_job_set(job, "data", data_path("sums.safetensors"), &engine_diag));
-    must(sonde_nn_trainer_create_for_job(job, &options, &trainer, &engine_diag));
+    must(sonde_nn_trainer_create(job, &options, &trainer, &engine_diag));
     must(sonde_nn_trainer_run(trainer, &engine_diag));
     assert_int_equal(result.score.samples, ROWS / 10);
     assert_false(result.score.classes);

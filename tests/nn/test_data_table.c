@@ -291,7 +291,7 @@ static void a_job_learns_a_table(void **state)
     assert_int_equal(fclose(file), 0);
     must(sonde_nn_job_parse(job_text, sizeof job_text - 1, "table", &job, &engine_diag));
     must(sonde_nn_job_set(job, "data", path, &engine_diag));
-    must(sonde_nn_trainer_create_for_job(job, &options, &trainer, &engine_diag));
+    must(sonde_nn_trainer_create(job, &options, &trainer, &engine_diag));
     must(sonde_nn_trainer_run(trainer, &engine_diag));
     must(sonde_nn_session_loss(sonde_nn_trainer_get_info(trainer).session, &loss,
                                &engine_diag));

@@ -184,6 +184,8 @@ static void crops_cut_the_middle(void **state)
     float floats[2 * 4 * 5], cut[MOST / sizeof(float)];
     const sonde_nn_transform list[] = {
         {.kind = SONDE_NN_CENTER_CROP, .height = 2, .width = 3}};
+    const sonde_nn_transform padded[] = {
+        {.kind = SONDE_NN_CENTER_CROP, .height = 2, .width = 3, .padding = 2}};
 
     (void)state;
     for (int i = 0; i < 40; i++) {
@@ -197,6 +199,10 @@ static void crops_cut_the_middle(void **state)
 
         assert_int_equal(out[i], wanted);
         assert_true(cut[i] == (float)wanted);
+    }
+    run(padded, 1, traits_of(SONDE_U8, 2, 4, 5), in, 0, 0, 0, out);
+    for (int i = 0; i < 12; i++) { /* the padding is around the middle */
+        assert_int_equal(out[i], i / 6 * 20 + (1 + i / 3 % 2) * 5 + 1 + i % 3);
     }
 }
 
@@ -291,6 +297,23 @@ static void a_whole_list_runs_in_order(void **state)
     }
 }
 
+/* A to_float of floats changes nothing, and no normalize is lost in it. */
+static void floats_stay_floats(void **state)
+{
+    const sonde_nn_transform list[] = {
+        {.kind = SONDE_NN_TO_FLOAT},
+        {.kind = SONDE_NN_TO_FLOAT},
+        {.kind = SONDE_NN_NORMALIZE, .channels = 1, .mean = {1.0f}, .std = {0.5f}}};
+    const uint8_t in[4] = {255, 0, 255, 0};
+    float out[MOST / sizeof(float)];
+
+    (void)state;
+    run(list, 3, traits_of(SONDE_U8, 1, 2, 2), in, 0, 0, 0, out);
+    for (int i = 0; i < 4; i++) {
+        assert_true(out[i] == (i % 2 == 0 ? 0.0f : -2.0f));
+    }
+}
+
 /* --- what cannot be ----------------------------------------------------------------- */
 
 static void impossible_lists_are_refused(void **state)
@@ -350,6 +373,11 @@ static void impossible_lists_are_refused(void **state)
     expect_error(
         (sonde_nn_transform[]){{.kind = SONDE_NN_INVERT_IF_LIGHT, .threshold = 9}}, 1,
         traits_of(SONDE_U8, 1, 1, 4), SONDE_ESHAPE, "no pixel (1, 1)");
+    expect_error((sonde_nn_transform[]){{.kind = SONDE_NN_TO_FLOAT},
+                                        {.kind = SONDE_NN_NORMALIZE, .channels = 5}},
+                 2, traits_of(SONDE_U8, 5, 4, 4), SONDE_EINVAL, "5 means");
+    expect_error((sonde_nn_transform[]){{.kind = SONDE_NN_TO_FLOAT}}, 1,
+                 traits_of(SONDE_I64, 1, 4, 4), SONDE_EINVAL, "samples are int64");
     expect_error((sonde_nn_transform[]){{.kind = SONDE_NN_FLIP, .probability = 1.5f}}, 1,
                  traits_of(SONDE_U8, 1, 1, 4), SONDE_EINVAL, "probability 1.5");
     expect_error((sonde_nn_transform[]){{.kind = SONDE_NN_FLIP, .probability = 0.5f}}, 1,
@@ -389,6 +417,30 @@ static void varied_images_must_be_made_alike(void **state)
     sonde_nn_pipeline_destroy(pipeline);
 }
 
+/* Sizes of a set are known from its largest image alone. */
+static void a_small_image_is_not_inverted(void **state)
+{
+    sonde_nn_dataset_traits traits = *traits_of(SONDE_U8, 1, 4, 4);
+    const sonde_nn_transform list[] = {
+        {.kind = SONDE_NN_INVERT_IF_LIGHT, .threshold = 9},
+        {.kind = SONDE_NN_CENTER_CROP, .height = 1, .width = 1}};
+    const uint8_t pixel = 200;
+    const sonde_nn_sample small = {.data = &pixel, .shape = {1, 1, 1}};
+    sonde_nn_pipeline *pipeline = NULL;
+    sonde_diag diag = {0};
+    uint8_t out[16], scratch[4096];
+
+    (void)state;
+    traits.varied_size = true;
+    assert_int_equal(sonde_nn_pipeline_create(list, 2, &traits, &pipeline, NULL),
+                     SONDE_OK);
+    assert_int_equal(
+        sonde_nn_pipeline_run(pipeline, &small, 0, 0, 0, scratch, out, &diag),
+        SONDE_ESHAPE);
+    assert_string_equal(diag.found, "an image of 1 x 1 has no pixel (1, 1)");
+    sonde_nn_pipeline_destroy(pipeline);
+}
+
 static sonde_err compose(void *user)
 {
     sonde_nn_pipeline *pipeline = NULL;
@@ -418,6 +470,8 @@ int main(void)
         cmocka_unit_test(random_crops_are_everywhere),
         cmocka_unit_test(flips_follow_their_probability),
         cmocka_unit_test(a_whole_list_runs_in_order),
+        cmocka_unit_test(floats_stay_floats),
+        cmocka_unit_test(a_small_image_is_not_inverted),
         cmocka_unit_test(impossible_lists_are_refused),
         cmocka_unit_test(varied_images_must_be_made_alike),
         cmocka_unit_test(every_allocation_may_fail),

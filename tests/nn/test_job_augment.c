@@ -229,8 +229,9 @@ static double loss_of(sonde_nn_job *job, const sonde_nn_dataset *set)
     double loss = 0.0;
 
     must(sonde_nn_job_build(job, &model, &engine_diag));
-    must(sonde_nn_evaluator_create_for_job(job, model, set, 0, NULL, &evaluator,
-                                           &engine_diag));
+    must(sonde_nn_evaluator_create(job, model,
+                                   SONDE_OPTIONS(sonde_nn_evaluator, .set = set),
+                                   &evaluator, &engine_diag));
     must(sonde_nn_evaluator_run(evaluator, &engine_diag));
     loss = sonde_nn_evaluator_score(evaluator).loss;
     sonde_nn_evaluator_destroy(evaluator);

@@ -277,8 +277,9 @@ static void expect_score(const char *text, double error)
     must(sonde_nn_dataset_open(
         NULL, SONDE_OPTIONS(sonde_nn_dataset, .data = &data, .labels = &classes), &set,
         &engine_diag));
-    must(sonde_nn_evaluator_create_for_job(job, model, set, 0, NULL, &evaluator,
-                                           &engine_diag));
+    must(sonde_nn_evaluator_create(job, model,
+                                   SONDE_OPTIONS(sonde_nn_evaluator, .set = set),
+                                   &evaluator, &engine_diag));
     must(sonde_nn_evaluator_run(evaluator, &engine_diag));
     score = sonde_nn_evaluator_score(evaluator);
     assert_false(score.classes);

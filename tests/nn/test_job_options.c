@@ -133,6 +133,7 @@ static void wrong_texts_are_refused(void **state)
     expect_line("each: 'maybe' (expected true or false)");
     expect_err(SONDE_ENOTFOUND, sonde_nn_job_set(job, "epoch", "1", &engine_diag));
     expect_line("epoch: unknown option (expected an option of a training)");
+    expect_err(SONDE_EINVAL, sonde_nn_job_set(job, "epochs", NULL, &engine_diag));
     sonde_nn_job_destroy(job);
 }
 

@@ -257,6 +257,29 @@ static void groups_have_state_of_their_own(void **state)
     sonde_nn_model_destroy(model);
 }
 
+/* Before compile the session's optimizer may become another one, with its groups. */
+static void groups_follow_the_default(void **state)
+{
+    const sonde_nn_optimizer adam = sonde_nn_optimizer_default(SONDE_NN_ADAM, 0.1F);
+    sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(0.1F, 0.0F);
+    sonde_nn_group group = {.name = "head", .params = "fc.*", .optimizer = sgd};
+    sonde_nn_model *model = line();
+    sonde_nn_session *session = NULL;
+
+    (void)state;
+    must(sonde_nn_session_create(model, NULL, &sgd, &session, &engine_diag));
+    must(sonde_nn_session_add_group(session, &group, &engine_diag));
+    expect_err(SONDE_ESTATE,
+               sonde_nn_session_set_optimizer(session, NULL, &adam, &engine_diag));
+    expect_line("kind: group 'head' is of another (expected the kind of the groups)");
+    sgd.clip_norm = group.optimizer.clip_norm = 0.5F;
+    must(sonde_nn_session_set_optimizer(session, NULL, &sgd, &engine_diag));
+    must(sonde_nn_session_compile(session, &engine_diag));
+    must(sonde_nn_session_set_optimizer(session, "head", &group.optimizer, &engine_diag));
+    sonde_nn_session_destroy(session);
+    sonde_nn_model_destroy(model);
+}
+
 static void wrong_groups_are_refused(void **state)
 {
     const sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(0.1F, 0.0F);
@@ -569,6 +592,7 @@ int main(void)
         cmocka_unit_test(states_and_norms_have_names),
         cmocka_unit_test(groups_have_numbers_of_their_own),
         cmocka_unit_test(groups_have_state_of_their_own),
+        cmocka_unit_test(groups_follow_the_default),
         cmocka_unit_test(wrong_groups_are_refused),
         cmocka_unit_test(automatic_loss_scaling_is_gradscalers),
         cmocka_unit_test(fixed_scales_are_divided_out),

@@ -566,6 +566,87 @@ static void forged_files_are_refused_or_run(void **state)
     free(bytes);
 }
 
+/* Where the dtype of a leaf of one dimension is, by its name. */
+static unsigned char *find_dtype(unsigned char *bytes, size_t size, const char *name)
+{
+    enum { BEFORE = 28 }; /* source, dtype, rank, a dimension, a flag, a length */
+
+    size_t place = 0;
+
+    for (size_t i = HEADER; place == 0 && i + BEFORE + strlen(name) < size; i++) {
+        if (memcmp(bytes + i + BEFORE, name, strlen(name)) == 0 &&
+            bytes[i + 4] == SONDE_F32 && bytes[i + 8] == 1) {
+            place = i + 4;
+        }
+    }
+    assert_int_not_equal(place, 0);
+    return bytes + place;
+}
+
+/* A buffer that is not in the file is filled with float32 or int64. */
+static void a_forged_buffer_is_refused(void **state)
+{
+    static const char text[] = "model:\n  input: [64]\n  layers:\n"
+                               "    - batch_norm: {name: n}\n"
+                               "    - linear: {name: a, out_features: 3}\n"
+                               "  loss: {cross_entropy: {name: loss}}\n"
+                               "options: {batch_size: 2}\n";
+    static const sonde_dtype dtypes[] = {SONDE_U8, SONDE_F16};
+    sonde_nn_job *job = NULL;
+    sonde_nn_model *model = NULL;
+    sonde_nn_session *session = NULL;
+    unsigned char *bytes = NULL;
+    size_t size = 0;
+
+    (void)state;
+    must(sonde_nn_job_parse(text, strlen(text), "job", &job, &engine_diag));
+    must(sonde_nn_job_build(job, &model, &engine_diag));
+    must(sonde_nn_session_create(model, &sonde_nn_job_get_info(job)->options, &engine_sgd,
+                                 &session, &engine_diag));
+    save(session, false);
+    bytes = read_file(file, &size);
+    for (size_t i = 0; i < SONDE_COUNT_OF(dtypes); i++) {
+        unsigned char *dtype = find_dtype(bytes, size, "n.running_mean");
+
+        *dtype = (unsigned char)dtypes[i];
+        seal(bytes, size);
+        expect_refused(bytes, size, SONDE_EFORMAT,
+                       "it: a parameter is cut off, or unlike any that a layer has "
+                       "(expected a model as it is saved)");
+        *dtype = SONDE_F32;
+    }
+    free(bytes);
+    sonde_nn_session_destroy(session);
+    sonde_nn_model_destroy(model);
+    sonde_nn_job_destroy(job);
+}
+
+/* A plan that could not be loaded is not saved. */
+static void texts_that_cannot_be_read_are_not_saved(void **state)
+{
+    char name[600];
+    engine_net net;
+    sonde_nn_session *session = NULL;
+
+    (void)state;
+    (void)unlink(file);
+    memset(name, 'a', sizeof name);
+    name[sizeof name - 1] = '\0';
+    for (int i = 0; i < 2; i++) {
+        engine_mlp(&net, 2);
+        must(sonde_nn_session_create(net.model, NULL, &engine_sgd, &session,
+                                     &engine_diag));
+        must(sonde_nn_session_anchor(session, i == 0 ? name : "a\tb", "loss_output_0",
+                                     SONDE_ANCHOR_ALL, 1, &engine_diag));
+        expect_err(SONDE_EINVAL, sonde_nn_plan_save(session, file, NULL, &engine_diag));
+        assert_string_equal(engine_diag.expected,
+                            "at most 511 bytes, no control characters");
+        assert_int_equal(access(file, F_OK), -1);
+        sonde_nn_session_destroy(session);
+        engine_net_fini(&net);
+    }
+}
+
 static void files_that_are_not_there(void **state)
 {
     sonde_nn_plan *plan = NULL;
@@ -607,6 +688,8 @@ int main(void)
         cmocka_unit_test(other_sessions_are_told_apart),
         cmocka_unit_test(bad_files_say_what_they_are),
         cmocka_unit_test(forged_files_are_refused_or_run),
+        cmocka_unit_test(a_forged_buffer_is_refused),
+        cmocka_unit_test(texts_that_cannot_be_read_are_not_saved),
         cmocka_unit_test(files_that_are_not_there),
         cmocka_unit_test(memory_may_run_out),
     };

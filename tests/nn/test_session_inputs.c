@@ -325,15 +325,18 @@ static void the_environment_has_the_last_word(void **state)
     assert_int_equal(sonde_view_count(&view), 12);
     sonde_nn_session_destroy(session);
     engine_net_fini(&net);
-    variable_refused("SONDE_DEVICE_ITERATIONS", "two",
-                     "SONDE_DEVICE_ITERATIONS: 'two' (expected a whole number >= 0)");
-    variable_refused("SONDE_BATCH_SIZE", "-4",
-                     "SONDE_BATCH_SIZE: '-4' (expected a whole number >= 0)");
-    variable_refused("SONDE_THREADS", "1.5",
-                     "SONDE_THREADS: '1.5' (expected a whole number >= 0)");
+    variable_refused(
+        "SONDE_DEVICE_ITERATIONS", "two",
+        "SONDE_DEVICE_ITERATIONS: 'two' (expected a whole number from 0 to 2147483647)");
+    variable_refused(
+        "SONDE_BATCH_SIZE", "-4",
+        "SONDE_BATCH_SIZE: '-4' (expected a whole number from 0 to 2147483647)");
+    variable_refused(
+        "SONDE_THREADS", "1.5",
+        "SONDE_THREADS: '1.5' (expected a whole number from 0 to 2147483647)");
     variable_refused("SONDE_GRADIENT_ACCUMULATION", "99999999999999999999",
                      "SONDE_GRADIENT_ACCUMULATION: '99999999999999999999' (expected a "
-                     "whole number >= 0)");
+                     "whole number from 0 to 2147483647)");
     variable_refused("SONDE_OUTPUT_MODE", "last",
                      "SONDE_OUTPUT_MODE: 'last' (expected final, everyn, all, sum, "
                      "default or mean)");

@@ -289,7 +289,7 @@ static void a_model_learns_a_pattern(void **state)
     write_text(data_path("pattern.txt"), text);
     must(sonde_nn_job_parse(tiny, strlen(tiny), "job", &job, &engine_diag));
     sonde_nn_job_get_info(job)->data_path = data_path("pattern.txt");
-    must(sonde_nn_trainer_create_for_job(job, &options, &trainer, &engine_diag));
+    must(sonde_nn_trainer_create(job, &options, &trainer, &engine_diag));
     must(sonde_nn_trainer_run(trainer, &engine_diag));
     assert_true(score.tokens);
     assert_false(score.classes);

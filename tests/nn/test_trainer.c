@@ -220,7 +220,7 @@ static void a_job_trains_as_a_loop_by_hand(void **state)
 
     (void)state;
     options.out = out;
-    must(sonde_nn_trainer_create_for_job(job, &options, &trainer, &engine_diag));
+    must(sonde_nn_trainer_create(job, &options, &trainer, &engine_diag));
     assert_null(sonde_nn_trainer_get_info(trainer).actions);
     assert_non_null(sonde_nn_trainer_get_info(trainer).rules);
     must(sonde_nn_trainer_run(trainer, &engine_diag));
@@ -238,9 +238,10 @@ static void a_job_trains_as_a_loop_by_hand(void **state)
     assert_true(sonde_nn_trainer_verdict(trainer, &verdict) && verdict.rules > 0);
 
     /* an evaluation of its own gives the same score */
-    must(sonde_nn_evaluator_create_for_job(job, sonde_nn_trainer_get_info(trainer).model,
-                                           sonde_nn_trainer_get_info(trainer).test, 0,
-                                           NULL, &evaluator, &engine_diag));
+    must(sonde_nn_evaluator_create(
+        job, sonde_nn_trainer_get_info(trainer).model,
+        SONDE_OPTIONS(sonde_nn_evaluator, .set = sonde_nn_trainer_get_info(trainer).test),
+        &evaluator, &engine_diag));
     must(sonde_nn_evaluator_run(evaluator, &engine_diag));
     assert_true(sonde_nn_evaluator_score(evaluator).loss == events.score.loss);
     assert_true(sonde_nn_evaluator_score(evaluator).accuracy == events.score.accuracy);
@@ -268,7 +269,7 @@ static void a_resumed_run_ends_with_the_same_bits(void **state)
 
         options.out = out;
         options.resume = i == 0 ? NULL : "";
-        must(sonde_nn_trainer_create_for_job(job, &options, &trainer, &engine_diag));
+        must(sonde_nn_trainer_create(job, &options, &trainer, &engine_diag));
         expect_err(i == 0 ? SONDE_EINTERRUPTED : SONDE_OK,
                    sonde_nn_trainer_run(trainer, &engine_diag));
         assert_int_equal(events.steps, i == 0 ? 8 : 4);
@@ -312,7 +313,7 @@ static void a_schedule_sets_the_learning_rate(void **state)
                        data, rows[i].options);
         must(sonde_nn_job_parse(text, strlen(text), "job", &job, &engine_diag));
         options.out = out;
-        must(sonde_nn_trainer_create_for_job(job, &options, &trainer, &engine_diag));
+        must(sonde_nn_trainer_create(job, &options, &trainer, &engine_diag));
         must(sonde_nn_trainer_run(trainer, &engine_diag));
         (void)snprintf(path, sizeof path, "%s/checkpoint.safetensors", out);
         must(sonde_nn_checkpoint_describe(path, &info, &engine_diag));
@@ -362,7 +363,7 @@ static void groups_have_schedules_of_their_own(void **state)
     assert_string_equal(rest.params, "*");
     assert_true(rest.optimizer.learning_rate == 1.0F && !rest.scheduled);
     expect_err(SONDE_ERANGE, sonde_nn_job_get_group(job, 3, &rest, &engine_diag));
-    must(sonde_nn_trainer_create_for_job(job, &options, &trainer, &engine_diag));
+    must(sonde_nn_trainer_create(job, &options, &trainer, &engine_diag));
     session = sonde_nn_trainer_get_info(trainer).session;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         must(sonde_nn_session_anchor(session, rows[i].name, rows[i].name,
@@ -390,7 +391,7 @@ static void a_table_that_cannot_be_is_refused(void **state)
     must(sonde_nn_job_set(job, "schedule", "table", &engine_diag));
     must(sonde_nn_job_set(job, "rates", "soon", &engine_diag));
     expect_err(SONDE_EINVAL,
-               sonde_nn_trainer_create_for_job(job, &options, &trainer, &engine_diag));
+               sonde_nn_trainer_create(job, &options, &trainer, &engine_diag));
     expect_line("rates: 'soon' (expected STEP=RATE, at most 32)");
     sonde_nn_job_destroy(job);
 }
@@ -407,7 +408,7 @@ static void a_finding_stops_training(void **state)
     sonde_nn_job_get_info(job)->optimizer.learning_rate = 1e6F;
     sonde_nn_job_get_info(job)->rules.stop_on.text[0] = "any";
     sonde_nn_job_get_info(job)->rules.stop_on.count = 1;
-    must(sonde_nn_trainer_create_for_job(job, &options, &trainer, &engine_diag));
+    must(sonde_nn_trainer_create(job, &options, &trainer, &engine_diag));
     assert_non_null(sonde_nn_trainer_get_info(trainer).actions);
     must(sonde_nn_trainer_run(trainer, &engine_diag));
     assert_non_null(sonde_nn_trainer_get_info(trainer).stopped);
@@ -447,11 +448,13 @@ static void a_model_trains_from_a_feed(void **state)
     must(sonde_nn_job_loader(job, test, 16, false, &test_loader, &engine_diag));
     feed = sonde_nn_loader_feed(loader);
     assert_int_equal(feed.batches, 6);
+    options.model = model;
+    options.feed = &feed;
     options.session = &info->options;
     options.optimizer = info->optimizer;
     options.epochs = 2;
     options.test = test_loader;
-    must(sonde_nn_trainer_create(model, &feed, &options, &trainer, &engine_diag));
+    must(sonde_nn_trainer_create(NULL, &options, &trainer, &engine_diag));
     assert_int_equal(sonde_nn_output_loss(model), 1);
     assert_int_equal(sonde_nn_model_output(model, 1),
                      sonde_nn_model_get_info(model).loss);
@@ -462,7 +465,9 @@ static void a_model_trains_from_a_feed(void **state)
     assert_int_equal(events.scored, 1);
     assert_false(sonde_nn_trainer_verdict(trainer, &verdict));
     assert_null(sonde_nn_trainer_get_info(trainer).train);
-    must(sonde_nn_evaluator_create(model, test_loader, NULL, &evaluator, &engine_diag));
+    must(sonde_nn_evaluator_create(
+        NULL, model, SONDE_OPTIONS(sonde_nn_evaluator, .loader = test_loader), &evaluator,
+        &engine_diag));
     must(sonde_nn_evaluator_run(evaluator, &engine_diag));
     assert_true(sonde_nn_evaluator_score(evaluator).loss == events.score.loss);
     sonde_nn_evaluator_destroy(evaluator);
@@ -486,27 +491,39 @@ static sonde_err no_batch(void *user, sonde_nn_feed_batch *batch, sonde_diag *di
 static void options_that_cannot_be_are_refused(void **state)
 {
     const sonde_nn_feed good = {.batches = 1, .samples = 1, .next = no_batch};
-    const sonde_nn_feed feeds[] = {good, good, good, {.batches = 1}, {.next = no_batch}};
+    const sonde_nn_feed feeds[] = {good, good, good, {.batches = 1}, {.next = no_batch},
+                                   good, good};
     sonde_nn_trainer_options options = {.size = sizeof options,
                                         .optimizer = sonde_nn_optimizer_sgd(0.1F, 0.0F)};
+    const sonde_hook_options recording = {.size = sizeof recording, .dry_run = true};
     sonde_nn_trainer *trainer = NULL;
     engine_net net;
 
     (void)state;
     engine_mlp(&net, 3);
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 7; i++) {
         options.group_count = i == 0 ? 2 : 0;
         options.epochs = i == 1 ? -1 : 0;
         options.eval_every = i == 2 ? -1 : 0;
-        expect_err(SONDE_EINVAL, sonde_nn_trainer_create(net.model, &feeds[i], &options,
-                                                         &trainer, &engine_diag));
+        options.feed = i == 5 ? NULL : &feeds[i];
+        options.model = i == 6 ? NULL : net.model;
+        expect_err(SONDE_EINVAL,
+                   sonde_nn_trainer_create(NULL, &options, &trainer, &engine_diag));
         assert_null(trainer);
     }
-    expect_err(SONDE_EINVAL,
-               sonde_nn_trainer_create(net.model, &good, NULL, &trainer, &engine_diag));
+    expect_err(SONDE_EINVAL, sonde_nn_trainer_create(NULL, NULL, &trainer, &engine_diag));
     assert_string_equal(engine_diag.found, "options is NULL"); /* the header's name */
     options.eval_every = 0;
-    must(sonde_nn_trainer_create(net.model, &good, &options, &trainer, &engine_diag));
+    options.model = net.model;
+    options.feed = &good;
+    must(sonde_hook_create(&recording, &options.hook, &engine_diag));
+    options.resume = "/nowhere/checkpoint.safetensors";
+    expect_err(SONDE_ENOTFOUND,
+               sonde_nn_trainer_create(NULL, &options, &trainer, &engine_diag));
+    must(sonde_hook_close(options.hook, SONDE_RUN_FAILED, NULL, &engine_diag));
+    options.hook = NULL; /* it was still the caller's */
+    options.resume = NULL;
+    must(sonde_nn_trainer_create(NULL, &options, &trainer, &engine_diag));
     must(sonde_nn_trainer_run(trainer, &engine_diag)); /* of no epochs */
     expect_err(SONDE_ESTATE, sonde_nn_trainer_run(trainer, &engine_diag));
     sonde_nn_trainer_destroy(trainer);

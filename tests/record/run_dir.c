@@ -1,6 +1,7 @@
 /* run_dir.c - the helpers that run_dir.h declares. */
 #include "record/run_dir.h"
 #include "record/record_sink.h"
+#include "tensor/convert.h"
 
 int run_remove_one(const char *path, const struct stat *about, int kind, struct FTW *at)
 {
@@ -235,7 +236,7 @@ void run_read_segment(const char *folder, const char *name, uint64_t number, boo
     assert_true(size >= sizeof length || index_size == 0);
     memcpy(&length, bytes, size >= sizeof length ? sizeof length : 0);
     if (!part) {
-        assert_int_equal(sonde_safetensors_parse(bytes, size, name, &file, NULL),
+        assert_int_equal(sonde__safetensors_parse(bytes, size, name, &file, NULL),
                          SONDE_OK);
         assert_string_equal(sonde_safetensors_metadata(file, "sonde_run"), "1");
     }

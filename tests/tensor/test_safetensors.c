@@ -9,6 +9,7 @@
 #include "safetensors_tool.h"
 
 #include "base/macros.h"
+#include "tensor/convert.h"
 
 #include <sonde/error.h>
 #include <sonde/safetensors.h>
@@ -335,7 +336,7 @@ static void damaged_files_are_refused(void **state)
         sonde_safetensors *file = NULL;
         sonde_diag diag = {0};
 
-        assert_int_equal(sonde_safetensors_parse(bytes, size, "x.st", &file, &diag),
+        assert_int_equal(sonde__safetensors_parse(bytes, size, "x.st", &file, &diag),
                          refusals[i].err);
         assert_null(file);
         assert_memory_equal(diag.where, "x.st", 4);
@@ -357,7 +358,7 @@ static void a_header_may_nest_only_so_deep(void **state)
     memset(header + 5 + DEEP, ']', DEEP);
     (void)snprintf(header + 5 + 2 * DEEP, 2, "}");
     assert_int_equal(
-        sonde_safetensors_parse(bytes, compose(bytes, header, 0), "x", &file, &diag),
+        sonde__safetensors_parse(bytes, compose(bytes, header, 0), "x", &file, &diag),
         SONDE_EFORMAT);
     assert_non_null(strstr(diag.found, "depth"));
 }
@@ -373,14 +374,14 @@ static void every_truncation_is_refused(void **state)
 
     (void)state;
     for (size_t cut = 0; cut < size; cut++) {
-        assert_int_equal(sonde_safetensors_parse(bytes, cut, "x", &file, NULL),
+        assert_int_equal(sonde__safetensors_parse(bytes, cut, "x", &file, NULL),
                          SONDE_EFORMAT);
     }
-    assert_int_equal(sonde_safetensors_parse(bytes, size, "x", &file, NULL), SONDE_OK);
+    assert_int_equal(sonde__safetensors_parse(bytes, size, "x", &file, NULL), SONDE_OK);
     sonde_safetensors_destroy(file);
     for (size_t i = 0; i < SONDE_COUNT_OF(lies); i++) {
         memcpy(bytes, &lies[i], 8);
-        assert_int_equal(sonde_safetensors_parse(bytes, size, "x", &file, NULL),
+        assert_int_equal(sonde__safetensors_parse(bytes, size, "x", &file, NULL),
                          SONDE_EFORMAT);
     }
 }
@@ -439,13 +440,13 @@ static void other_formats_are_named(void **state)
 
         assert_non_null(bytes);
         memcpy(bytes, cases[i].bytes, cases[i].size);
-        assert_int_equal(sonde_safetensors_parse(bytes, LARGE, "x", &file, &diag),
+        assert_int_equal(sonde__safetensors_parse(bytes, LARGE, "x", &file, &diag),
                          SONDE_EFORMAT);
         if (strstr(diag.found, cases[i].found) == NULL) {
             fail_msg("'%s' is not '%s'", diag.found, cases[i].found);
         }
         bytes[8] = '{';
-        assert_int_equal(sonde_safetensors_parse(bytes, LARGE, "x", &file, &diag),
+        assert_int_equal(sonde__safetensors_parse(bytes, LARGE, "x", &file, &diag),
                          SONDE_EFORMAT);
         assert_non_null(strstr(diag.found, "header"));
         free(bytes);
@@ -467,7 +468,7 @@ static void order_and_alignment_are_free(void **state)
 
     (void)state;
     memcpy(bytes + size - 8, &value, 8);
-    assert_int_equal(sonde_safetensors_parse(bytes, size, "x", &file, NULL), SONDE_OK);
+    assert_int_equal(sonde__safetensors_parse(bytes, size, "x", &file, NULL), SONDE_OK);
     assert_string_equal(sonde_safetensors_name(file, 0), "early");
     assert_string_equal(sonde_safetensors_name(file, 1), "none");
     assert_string_equal(sonde_safetensors_name(file, 2), "late");

@@ -1,6 +1,7 @@
 /*
  * float8 and complex numbers all the way: recorded, checked, and exported as raw values.
  */
+#include "tensor/convert.h"
 #include "trial/run_folder.h"
 
 #include <sonde/error.h>
@@ -137,7 +138,7 @@ static void values_as_safetensors(void **state)
     sonde_safetensors *file = NULL;
 
     (void)state;
-    assert_int_equal(sonde_safetensors_parse(bytes, size, "out", &file, NULL), SONDE_OK);
+    assert_int_equal(sonde__safetensors_parse(bytes, size, "out", &file, NULL), SONDE_OK);
     for (int d = 0; d < DTYPES; d++) {
         const sonde_view *view = NULL;
         char key[64];

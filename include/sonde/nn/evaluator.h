@@ -95,29 +95,28 @@ typedef struct sonde_nn_evaluator_options {
      */
     bool (*progress)(void *user, int64_t done, int64_t total);
     void *progress_user;
+
+    sonde_nn_loader *loader; /* without a job: the samples; borrowed until destroy */
+
+    /* For a job: */
+    const sonde_nn_dataset *set; /* the samples; borrowed until destroy */
+    int64_t most;                /* of them, always the same ones; 0: all */
 } sonde_nn_evaluator_options;
 
 /*
  * The model's first output holds the scores, (N, classes); its first input takes the
  * samples, the second the labels. The evaluator adds the model's loss to its outputs
- * (sonde_nn_output_loss) and averages it; without a loss, score.loss is NaN. model and
- * loader are borrowed until destroy; options may be NULL.
+ * (sonde_nn_output_loss) and averages it; without a loss, score.loss is NaN. model is
+ * borrowed until destroy.
+ *
+ * A job (NULL: none) brings its transforms and options along; model is one that
+ * sonde_nn_job_build made. The batches have at most the job's eval_batch_size samples and are
+ * nearly equal, so that the mean of their losses is nearly that of the samples. A job whose
+ * target is the sample or a number has no matrix and no accuracy, but a mean absolute error.
  */
-SONDE_API SONDE_CHECKED sonde_err
-sonde_nn_evaluator_create(sonde_nn_model *model, sonde_nn_loader *loader,
-                          const sonde_nn_evaluator_options *options,
-                          sonde_nn_evaluator **out, sonde_diag *diag);
-/*
- * The same for a job's model, transforms and options, over at most `most` samples of set
- * (0: all), always the same ones. The batches have at most the job's eval_batch_size
- * samples and are nearly equal, so that the mean of their losses is nearly that of the
- * samples. A job whose target is the sample or a number has no matrix and no accuracy, but
- * a mean absolute error. set is borrowed until destroy. model is one that sonde_nn_job_build made.
- */
-SONDE_API SONDE_CHECKED sonde_err sonde_nn_evaluator_create_for_job(
-    sonde_nn_job *job, sonde_nn_model *model, const sonde_nn_dataset *set, int64_t most,
-    const sonde_nn_evaluator_options *options, sonde_nn_evaluator **out,
-    sonde_diag *diag);
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_evaluator_create(
+    sonde_nn_job *job, sonde_nn_model *model, const sonde_nn_evaluator_options *options,
+    sonde_nn_evaluator **out, sonde_diag *diag);
 /* NULL is fine. */
 SONDE_API void sonde_nn_evaluator_destroy(sonde_nn_evaluator *evaluator);
 

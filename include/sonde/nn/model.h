@@ -197,7 +197,7 @@ SONDE_API sonde_nn_value sonde_nn_nll_loss(sonde_nn_model *model, const char *na
 typedef struct sonde_nn_cross_entropy_options {
     size_t size;         /* sizeof(sonde_nn_cross_entropy_options) */
     const float *weight; /* of each class, copied to the buffer <name>.weight; NULL: 1 */
-    int64_t weights;     /* as many as there are classes */
+    int64_t weights;     /* as many as there are classes; 0 without weight */
     bool ignores;        /* ignore samples with the target ignore_index */
     int64_t ignore_index;
     float label_smoothing;     /* 0 to 1 */

@@ -40,7 +40,8 @@ typedef struct sonde_nn_plan_options {
 } sonde_nn_plan_options;
 
 /* Compiles the session unless it is compiled, and writes its plan: at any moment there is
- * the old file or the new one. options NULL: the defaults. */
+ * the old file or the new one. options NULL: the defaults. SONDE_EINVAL: a name or a title
+ * has control characters, or more than 511 bytes. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_plan_save(sonde_nn_session *session,
                                                      const char *path,
                                                      const sonde_nn_plan_options *options,

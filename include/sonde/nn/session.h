@@ -280,7 +280,8 @@ SONDE_API int64_t sonde_nn_session_step(const sonde_nn_session *session);
 
 /* Takes effect at the next call. group NULL: the default. SONDE_ENOTFOUND: no group has this
  * name. SONDE_ESTATE: a field other than the learning rate, or a fixed loss scale, differs from
- * the compiled one; diag names it. */
+ * the compiled one; or before compile, the default's kind from that of the groups, which take
+ * over the numbers that all updates share (clip_norm ...). diag names it. */
 SONDE_API SONDE_CHECKED sonde_err
 sonde_nn_session_set_optimizer(sonde_nn_session *session, const char *group,
                                const sonde_nn_optimizer *optimizer, sonde_diag *diag);

@@ -1,14 +1,14 @@
 /*
  * trainer.h - trains a model: epochs, evaluation, checkpoints, recording, rules.
  *
- *     create (or create_for_job); run; score, verdict, ...; destroy
+ *     create; run; score, verdict, ...; destroy
  *
  *     train epoch 1 | evaluate | checkpoint | train epoch 2 | evaluate | checkpoint | ... | score
  *
  * A job brings its model, data, numbers, recording and rules along:
  *
  *     sonde_nn_trainer_options options = {.size = sizeof options, .out = "out", .events = {.epoch_end = print_epoch}};
- *     err = sonde_nn_trainer_create_for_job(job, &options, &trainer, &diag);
+ *     err = sonde_nn_trainer_create(job, &options, &trainer, &diag);
  *     err = sonde_nn_trainer_run(trainer, &diag);
  *
  * A C program brings a model and a feed, which delivers the inputs of each call; over a
@@ -134,11 +134,13 @@ typedef struct sonde_nn_trainer_options {
     bool no_evaluation;
     bool no_scalars; /* do not record losses of epochs and scores as tensors scalar/... */
 
+    /* Needed without a job; of a job instead of its own model and training set: */
+    sonde_nn_model *model;     /* otherwise a new one (sonde_nn_job_build) */
+    const sonde_nn_feed *feed; /* copied; its user is borrowed */
+
     /* For a job: */
-    sonde_nn_model *model;     /* instead of a new one of the job (sonde_nn_job_build) */
-    const sonde_nn_feed *feed; /* instead of the job's training set; copied */
-    const char *program;       /* name in the run's description; NULL: "sonde" */
-    const char *run_model;     /* name of the model there; NULL: the job's */
+    const char *program;   /* name in the run's description; NULL: "sonde" */
+    const char *run_model; /* name of the model there; NULL: the job's */
     /* Opens the data; the trainer takes it. NULL: sonde_nn_job_open_data. */
     sonde_err (*open_data)(void *user, sonde_nn_split split, sonde_nn_dataset **out,
                            sonde_diag *diag);
@@ -170,16 +172,13 @@ typedef struct sonde_nn_trainer_options {
 
 /* --- a trainer's life ------------------------------------------------------------- */
 
-/* model and *feed's user are borrowed until destroy; options are needed: the optimizer and
- * the epochs. SONDE_EINVAL: numbers out of range, a feed without next or batches. With a test loader the trainer adds
- * the loss to the model's outputs. */
-SONDE_API SONDE_CHECKED sonde_err sonde_nn_trainer_create(
-    sonde_nn_model *model, const sonde_nn_feed *feed,
-    const sonde_nn_trainer_options *options, sonde_nn_trainer **out, sonde_diag *diag);
-/* job is borrowed until destroy. */
-SONDE_API SONDE_CHECKED sonde_err sonde_nn_trainer_create_for_job(
-    sonde_nn_job *job, const sonde_nn_trainer_options *options, sonde_nn_trainer **out,
-    sonde_diag *diag);
+/* job NULL: options bring the model, the feed, the optimizer and the epochs. job is borrowed
+ * until destroy. SONDE_EINVAL: numbers out of range, a feed without next or batches. With a test
+ * loader the trainer adds the loss to the model's outputs. After an error the hook is still the
+ * caller's. */
+SONDE_API SONDE_CHECKED sonde_err
+sonde_nn_trainer_create(sonde_nn_job *job, const sonde_nn_trainer_options *options,
+                        sonde_nn_trainer **out, sonde_diag *diag);
 /* Waits for actions that are not done. NULL is fine. */
 SONDE_API void sonde_nn_trainer_destroy(sonde_nn_trainer *trainer);
 

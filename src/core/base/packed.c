@@ -42,10 +42,20 @@ void sonde__pack_u64(sonde__packer *out, uint64_t number)
     pack_number(out, number, 8);
 }
 
+static bool is_control(char byte)
+{
+    return (unsigned char)byte < 0x20 || byte == 0x7F;
+}
+
 void sonde__pack_text(sonde__packer *out, const char *text)
 {
     const size_t length = text != NULL ? strlen(text) : 0;
+    bool readable = length < SONDE__PACKED_TEXT;
 
+    for (size_t i = 0; readable && i < length; i++) {
+        readable = !is_control(text[i]);
+    }
+    out->unreadable = readable ? out->unreadable : text;
     sonde__pack_u32(out, (uint32_t)length);
     sonde__pack(out, text, length);
 }
@@ -103,7 +113,7 @@ const char *sonde__unpack_text(sonde__unpacker *in, char *buf, size_t size)
 
     buf[0] = '\0';
     for (uint32_t i = 0; text != NULL && i < length; i++) {
-        in->bad = in->bad || (unsigned char)text[i] < 0x20 || text[i] == 0x7F;
+        in->bad = in->bad || is_control(text[i]);
     }
     if (text == NULL || in->bad) {
         in->bad = true;

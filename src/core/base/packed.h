@@ -16,10 +16,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum { SONDE__PACKED_TEXT = 512 }; /* a buffer for the longest text that is read */
+
 typedef struct sonde__packer {
     unsigned char *bytes; /* sonde__free it */
     size_t size, capacity;
-    bool failed; /* memory ran out */
+    bool failed;            /* memory ran out */
+    const char *unreadable; /* the last text that is not read: too long, or with control
+                               characters; borrowed. NULL: none */
 } sonde__packer;
 
 SONDE_API void sonde__pack(sonde__packer *out, const void *bytes, size_t size);

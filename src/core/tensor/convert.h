@@ -10,6 +10,7 @@
 
 #include "base/whole_file.h"
 #include <sonde/export.h>
+#include <sonde/safetensors.h>
 #include <sonde/tensor.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -62,6 +63,13 @@ SONDE_API void sonde__tensor_convert(sonde_dtype from_dtype, const void *in, siz
 
 /* Writes a view's elements, row-major; whole_status has the error. */
 void sonde__tensor_write(sonde__whole_file *file, const sonde_view *view);
+
+/* A file as sonde_safetensors_open reads it, over bytes in memory, borrowed until destroy;
+ * name is for diagnostics. */
+SONDE_API SONDE_CHECKED sonde_err sonde__safetensors_parse(const void *bytes, size_t size,
+                                                           const char *name,
+                                                           sonde_safetensors **out,
+                                                           sonde_diag *diag);
 
 /* What is wrong with a view whose data is to be read (data: if its data is as well), for
  * a message; NULL if nothing is. */

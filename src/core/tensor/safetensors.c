@@ -415,10 +415,9 @@ static sonde_safetensors *create(const char *title)
     return file;
 }
 
-sonde_err sonde_safetensors_parse(const void *bytes, size_t size, const char *name,
-                                  sonde_safetensors **out, sonde_diag *diag)
+sonde_err sonde__safetensors_parse(const void *bytes, size_t size, const char *name,
+                                   sonde_safetensors **out, sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, name, out);
     sonde_safetensors *file = create(name);
     /* Views have no const form; nothing is written through this one. */
     unsigned char *start = (unsigned char *)(uintptr_t)bytes;

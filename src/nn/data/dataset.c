@@ -20,7 +20,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 /* --- building ----------------------------------------------------------------------- */
 
@@ -424,14 +423,11 @@ bool sonde__data_find_split(const char *folder, sonde_nn_split split,
                             const char *const *endings, size_t count,
                             char path[SONDE__DATA_PATH])
 {
-    struct stat status;
-
     for (size_t i = 0; i < count; i++) {
         const int length = snprintf(path, SONDE__DATA_PATH, "%s/%s%s", folder,
                                     sonde__data_split_names[split], endings[i]);
 
-        if (length < SONDE__DATA_PATH && stat(path, &status) == 0 &&
-            S_ISREG(status.st_mode)) {
+        if (length < SONDE__DATA_PATH && sonde__data_is_file(path)) {
             return true;
         }
     }

@@ -102,6 +102,7 @@ bool sonde__data_is_table(const char *path);
 bool sonde__data_has_arrays(const char *path);
 bool sonde__data_is_image(const char *path);
 bool sonde__data_is_folder(const char *path);
+bool sonde__data_is_file(const char *path); /* a regular one */
 bool sonde__data_has_split(const char *path);
 
 /* "train", "test" */

@@ -12,7 +12,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum { PATH_SIZE = SONDE__DATA_PATH, NAME_SIZE = 256 };
 
@@ -23,13 +22,6 @@ static const char *const target_names[] = {"y",       "Y",     "target",
 static const char *const endings[] = {".npz", ".safetensors"};
 
 /* --- files ---------------------------------------------------------------------------- */
-
-static bool is_there(const char *path)
-{
-    struct stat status;
-
-    return stat(path, &status) == 0 && S_ISREG(status.st_mode);
-}
 
 static bool find_split_file(const char *folder, sonde_nn_split split,
                             char path[PATH_SIZE])
@@ -49,7 +41,7 @@ static bool has_npy(const char *folder)
             const int length = snprintf(path, PATH_SIZE, "%s/%s%s%s.npy", folder,
                                         before[k], input_names[i], after[k]);
 
-            if (length > 0 && length < PATH_SIZE && is_there(path)) {
+            if (length > 0 && length < PATH_SIZE && sonde__data_is_file(path)) {
                 return true;
             }
         }

@@ -17,7 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 /* === a folder of images ============================================================= */
 
@@ -165,7 +164,7 @@ static sonde_err add_images(sonde_nn_dataset *set, const char *path, bool partia
     name_list files = {0};
     sonde_err err = SONDE_OK;
 
-    if (partial && access(path, F_OK) != 0) {
+    if (partial && !sonde__data_is_folder(path)) {
         return SONDE_OK;
     }
     SONDE__TRY_DONE(list_folder(path, false, &files, diag));
@@ -253,7 +252,7 @@ static sonde_err fill(sonde_nn_dataset *set, const char *path, const char *other
 
     SONDE__TRY_DONE(sonde__dataset_set_source(set, path, diag));
     SONDE__TRY_DONE(list_folder(path, true, &lists[0], diag));
-    if (other != NULL && access(other, F_OK) == 0) {
+    if (other != NULL && sonde__data_is_folder(other)) {
         SONDE__TRY_DONE(list_folder(other, true, &lists[1], diag));
     }
     if (lists[0].count + lists[1].count == 0) {
@@ -297,6 +296,13 @@ bool sonde__data_is_folder(const char *path)
     struct stat status;
 
     return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+bool sonde__data_is_file(const char *path)
+{
+    struct stat status;
+
+    return stat(path, &status) == 0 && S_ISREG(status.st_mode);
 }
 
 /* Whether path has the folder of a split; fills its path in. */

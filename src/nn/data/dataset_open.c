@@ -222,7 +222,7 @@ static bool find_file(const char *folder, const char *prefix, const char *kind,
         const int length =
             snprintf(path, PATH_SIZE, "%s/%s-%s%s", folder, prefix, kind, endings[i]);
 
-        if (length < PATH_SIZE && access(path, F_OK) == 0) {
+        if (length < PATH_SIZE && sonde__data_is_file(path)) {
             return true;
         }
     }

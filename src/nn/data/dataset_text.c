@@ -20,7 +20,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { VOCABULARY = 256, PATH_SIZE = SONDE__DATA_PATH };
 
@@ -102,7 +101,7 @@ static sonde_err find_file(const sonde__data_opening *o, char path[PATH_SIZE],
     }
     *whole = true;
     (void)snprintf(path, PATH_SIZE, "%s/input.txt", o->path);
-    return access(path, F_OK) == 0
+    return sonde__data_is_file(path)
                ? SONDE_OK
                : sonde__fail(
                      o->diag, SONDE_ENOTFOUND, o->path,

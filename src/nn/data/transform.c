@@ -60,6 +60,10 @@ static sonde_err want_image(const sample_flow *flow)
 static sonde_err flow_to_float(sample_flow *flow, const sonde_nn_transform *transform)
 {
     (void)transform;
+    if (flow->dtype != SONDE_U8 && flow->dtype != SONDE_F32) {
+        return sonde__fail(flow->diag, SONDE_EINVAL, flow->where, "uint8 or float32",
+                           "samples are %s", sonde_dtype_name(flow->dtype));
+    }
     flow->dtype = SONDE_F32;
     return SONDE_OK;
 }
@@ -95,6 +99,10 @@ static sonde_err flow_normalize(sample_flow *flow, const sonde_nn_transform *tra
     if (flow->dtype != SONDE_F32) {
         return sonde__fail(flow->diag, SONDE_EINVAL, flow->where, "to_float before it",
                            "works on float32, not on %s", sonde_dtype_name(flow->dtype));
+    }
+    if (transform->channels < 1 || transform->channels > SONDE_NN_TRANSFORM_CHANNELS) {
+        return sonde__fail(flow->diag, SONDE_EINVAL, flow->where, "1 to 4 means",
+                           "%d means", transform->channels);
     }
     if (transform->channels != 1 &&
         (transform->channels != channels || flow->varied_channels)) {
@@ -230,16 +238,19 @@ static const struct {
     [SONDE_NN_FLIP_VERTICAL] = {"flip_vertical", flow_flip, run_flip, true},
 };
 
-/* Appends one transform, or fuses a normalize into the to_float before it. */
+/* Appends one transform to samples of a dtype, or fuses a normalize into the to_float
+ * before it. A to_float of floats is left out. */
 static void append(sonde_nn_pipeline *pipeline, const sonde_nn_transform *transform,
-                   uint64_t place)
+                   uint64_t place, sonde_dtype dtype)
 {
+    if (transform->kind == SONDE_NN_TO_FLOAT && dtype == SONDE_F32) {
+        return;
+    }
     sonde__data_step *last =
         pipeline->count > 0 ? &pipeline->steps[pipeline->count - 1] : NULL;
 
     if (transform->kind == SONDE_NN_NORMALIZE && last != NULL &&
-        last->transform.kind == SONDE_NN_TO_FLOAT && !last->fused &&
-        pipeline->in_dtype == SONDE_U8) {
+        last->transform.kind == SONDE_NN_TO_FLOAT && !last->fused) {
         last->fused = true;
         last->transform.channels = transform->channels;
         memcpy(last->transform.mean, transform->mean, sizeof transform->mean);
@@ -307,8 +318,9 @@ static sonde_err compose(sonde_nn_pipeline *pipeline, const sonde_nn_transform *
             return sonde__fail(diag, SONDE_EINVAL, flow.where, NULL, "unknown kind %zu",
                                kind);
         }
+        const sonde_dtype dtype = flow.dtype;
         SONDE__TRY(kinds[kind].flow(&flow, &list[i]));
-        append(pipeline, &list[i], i + 1);
+        append(pipeline, &list[i], i + 1, dtype);
         pipeline->buffer_bytes = SONDE_MAX(pipeline->buffer_bytes, flow_bytes(&flow));
     }
     if (flow.varied_size || flow.varied_channels) {
@@ -398,9 +410,6 @@ static sonde_err run_to_float(sample_state *state, void *out)
     const sonde__data_step *step = state->step;
     const size_t plane = plane_of(state);
 
-    if (state->dtype == SONDE_F32) {
-        return SONDE_OK;
-    }
     if (step->affines == 1) {
         state->pipeline->kernel(step->affine, state->data,
                                 plane * (size_t)state->channels, out);
@@ -468,9 +477,15 @@ static sonde_err run_invert(sample_state *state, void *out)
     const size_t count = bytes_of(state);
     uint8_t *to = out;
 
-    if (transform->kind == SONDE_NN_INVERT_IF_LIGHT &&
-        state->data[state->width + 1] <= transform->threshold) {
-        return SONDE_OK;
+    if (transform->kind == SONDE_NN_INVERT_IF_LIGHT) {
+        if (state->height < 2 || state->width < 2) { /* one of images of many sizes */
+            return sonde__fail(state->diag, SONDE_ESHAPE, NULL, "at least 2 x 2",
+                               "an image of %d x %d has no pixel (1, 1)", state->height,
+                               state->width);
+        }
+        if (state->data[state->width + 1] <= transform->threshold) {
+            return SONDE_OK;
+        }
     }
     for (size_t i = 0; i < count; i++) {
         to[i] = (uint8_t)(255 - state->data[i]);
@@ -554,7 +569,7 @@ static sonde_err run_crop(sample_state *state, void *out)
                            t->width, state->height, state->width);
     }
     if (t->kind == SONDE_NN_CENTER_CROP) {
-        crop(state, t, free_rows / 2, free_columns / 2, out);
+        crop(state, t, free_rows / 2 - t->padding, free_columns / 2 - t->padding, out);
     } else {
         crop(state, t, below(state->drawn[0], free_rows + 1) - t->padding,
              below(state->drawn[1], free_columns + 1) - t->padding, out);

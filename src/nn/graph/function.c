@@ -170,8 +170,9 @@ static sonde_nn_value emit(sonde__graph_layer *layer, const sonde__op_layer *row
                            const sonde_nn_setting *settings, size_t setting_count)
 {
     sonde_nn_value operands[SONDE__MAX_OPERANDS + SONDE__MAX_PARAMS] = {0}, out = 0;
-    sonde__op_attrs attrs = {0};
+    sonde__op_attrs attrs;
 
+    sonde__op_attrs_clear(&attrs);
     if (!sonde__graph_read_settings(layer, row, settings, setting_count, &attrs)) {
         return 0;
     }

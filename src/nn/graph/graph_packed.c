@@ -16,7 +16,7 @@
 #include <assert.h>
 #include <string.h>
 
-enum { ITEM_OP = 0, TEXT = 512 };
+enum { ITEM_OP = 0, TEXT = SONDE__PACKED_TEXT };
 
 static const sonde__packed_field recipe_fields[] = {
     SONDE__PACKED(sonde__graph_param, bound, SONDE__PACKED_WORD, 1),
@@ -294,6 +294,12 @@ static void draw(const reading *work, bool buffer)
     }
 }
 
+/* Values of other dtypes than those that are drawn are always given. */
+static bool may_be_tensor(sonde_dtype dtype, bool buffer, bool given)
+{
+    return dtype == SONDE_F32 || (buffer && (dtype == SONDE_I64 || given));
+}
+
 /* A parameter or a buffer. */
 static sonde_err read_tensor(const reading *work, const sonde__op_shape *shape,
                              bool buffer)
@@ -313,7 +319,7 @@ static sonde_err read_tensor(const reading *work, const sonde__op_shape *shape,
     const size_t bytes = tensor.count * sonde_dtype_size(shape->dtype);
     const void *values = held ? sonde__unpack(in, bytes) : NULL;
     if (in->bad || read.name == NULL || buffer != (read.role == SONDE_ROLE_BUFFER) ||
-        (shape->dtype != SONDE_F32 && !buffer) ||
+        !may_be_tensor(shape->dtype, buffer, held && tensor.given) ||
         (tensor.blank > 0 && (tensor.blank_first > tensor.count ||
                               tensor.blank > tensor.count - tensor.blank_first))) {
         return refuse(work, "a parameter is cut off, or unlike any that a layer has");
@@ -402,10 +408,11 @@ static sonde_err read_op(const reading *work)
 {
     sonde__op_graph *graph = &work->model->graph;
     sonde__op_value in[SONDE__MAX_OPERANDS] = {0};
-    sonde__op_attrs attrs = {0};
+    sonde__op_attrs attrs;
     char text[TEXT];
     int count = 0;
 
+    sonde__op_attrs_clear(&attrs);
     const sonde__op_kind *kind =
         sonde__graph_find_kind(sonde__unpack_text(work->in, text, sizeof text));
     if (kind == NULL || !is_builders(kind)) {

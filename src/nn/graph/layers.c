@@ -166,8 +166,9 @@ static sonde_nn_value build(sonde__graph_layer *layer, const sonde__op_layer *ro
                             const sonde_nn_setting *settings, size_t setting_count)
 {
     sonde_nn_value operands[SONDE__MAX_OPERANDS + SONDE__MAX_PARAMS] = {0}, out = 0;
-    sonde__op_attrs attrs = {0};
+    sonde__op_attrs attrs;
 
+    sonde__op_attrs_clear(&attrs);
     if (!sonde__graph_read_settings(layer, row, settings, setting_count, &attrs)) {
         return 0;
     }
@@ -470,8 +471,15 @@ static bool check_entropy(sonde__graph_layer *layer, const sonde_nn_value *in,
                                 (double)options->label_smoothing);
         return false;
     }
+    if ((options->weight != NULL) != (options->weights != 0)) {
+        (void)sonde__graph_fail(graph, SONDE_EINVAL, layer->path,
+                                "weight and its count, weights", "%lld weights at %s",
+                                (long long)options->weights,
+                                options->weight != NULL ? "a pointer" : "NULL");
+        return false;
+    }
     axis += axis < 0 ? x->rank : 0;
-    if (options->weights > 0 &&
+    if (options->weights != 0 &&
         (axis < 0 || axis >= x->rank || x->dim[axis] != options->weights)) {
         (void)sonde__graph_fail(graph, SONDE_ESHAPE, layer->path,
                                 "a weight for each class", "%lld weights",
@@ -530,7 +538,7 @@ sonde_nn_value sonde_nn_cross_entropy(sonde_nn_model *model, const char *name,
                                      .ignore_index = taken.ignore_index}};
     sonde__graph_layer_input(&layer, logits);
     sonde__graph_layer_input(&layer, target);
-    if (taken.weight != NULL && taken.weights > 0) {
+    if (taken.weight != NULL) {
         in[2] = add_weights(&layer, &taken);
         count = 3;
     }

@@ -107,6 +107,8 @@ static sonde_err read_observe(const sonde__yaml_reader *reader,
         return sonde__yaml_fail(reader, section, SONDE_EINVAL, "a list",
                                 "observe is not a list");
     }
+    sonde__free(job->taps); /* of a built-in job */
+    job->info.tap_count = 0;
     job->info.taps = job->taps = sonde__calloc(section->count, sizeof *job->taps);
     if (job->taps == NULL) {
         return sonde__fail_nomem(reader->diag, "a job");

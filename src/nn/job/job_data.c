@@ -11,6 +11,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* Whether a sample's array has the shape that the model wants. */
@@ -166,11 +167,13 @@ bool sonde_nn_job_has_test(const sonde_nn_job *job)
         return false;
     }
     const sonde_nn_data_kind kind = kind_of(&job->info);
+    struct stat status;
     char folder[4096];
 
     (void)snprintf(folder, sizeof folder, "%s/test", job->info.data_path);
     return kind != SONDE_NN_DATA_FOLDER &&
-           (kind != SONDE_NN_DATA_SPLIT || access(folder, F_OK) == 0);
+           (kind != SONDE_NN_DATA_SPLIT ||
+            (stat(folder, &status) == 0 && S_ISDIR(status.st_mode)));
 }
 
 /* Options that the kind of data has no use for are mistakes. */
@@ -288,8 +291,14 @@ static void warn_of_scale(const sonde_nn_job_info *info, const sonde_nn_dataset 
 {
     const float usual = 0.5F;
 
-    if (info->synthetic == 0 && sonde_nn_dataset_get_traits(set)->ready &&
-        (info->mean != usual || info->std != usual)) {
+    if (info->synthetic != 0 || !sonde_nn_dataset_get_traits(set)->ready) {
+        return;
+    }
+    if (info->normalize.channels > 0) {
+        sonde_log(SONDE_LOG_WARNING, "data",
+                  "%s: normalize (augment) is of pixels: not used",
+                  sonde_nn_dataset_get_traits(set)->source);
+    } else if (info->mean != usual || info->std != usual) {
         sonde_log(SONDE_LOG_WARNING, "data",
                   "%s: mean %g and std %g are of pixels: not used",
                   sonde_nn_dataset_get_traits(set)->source, (double)info->mean,

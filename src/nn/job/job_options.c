@@ -614,7 +614,7 @@ static sonde_err tokens_changed(sonde_nn_job *job, const sonde_nn_option *row,
 sonde_err sonde_nn_job_set(sonde_nn_job *job, const char *name, const char *text,
                            sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, job, name);
+    SONDE__NEEDS(diag, job, name, text);
     for (size_t i = 0; i < SONDE_COUNT_OF(rows); i++) {
         if (strcmp(rows[i].name, name) == 0) {
             const sonde_err err = set_row(job, &rows[i], text, diag);

@@ -15,6 +15,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <sonde/tensor.h>
 
@@ -155,5 +156,12 @@ typedef struct sonde__op_attrs {
     bool wide; /* of a product with half: its output is float32 */
 } sonde__op_attrs;
 /* clang-format on */
+
+/* All of it to 0: an initializer {0} need not clear more of the union than its first
+ * member. */
+static inline void sonde__op_attrs_clear(sonde__op_attrs *attrs)
+{
+    memset(attrs, 0, sizeof *attrs);
+}
 
 #endif

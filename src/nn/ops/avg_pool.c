@@ -14,9 +14,6 @@
  */
 #include "base/fail.h"
 #include "nn/ops/common.h"
-#include "nn/ops/layer_row.h"
-
-#include <math.h>
 
 /* A window along one dimension: from first, and its elements in x and in all. */
 typedef struct range {
@@ -55,10 +52,9 @@ static sonde_err avg_pool2d_infer(sonde__op_call *call, sonde__op_attrs *attrs,
 
     SONDE__TRY(sonde__op_expect_rank(x, 4, "input", "(N, C, H, W)", diag));
     call->out[0].shape = *x;
+    sonde__op_window_strides(attrs);
     for (int d = 0; d < 2; d++) {
         attrs->window.dilation[d] = 1;
-        attrs->window.stride[d] = attrs->window.stride[d] == 0 ? attrs->window.kernel[d]
-                                                               : attrs->window.stride[d];
         if (attrs->window.padding[d] * 2 > attrs->window.kernel[d]) {
             return sonde__fail(diag, SONDE_EINVAL, NULL, "at most half of the kernel",
                                "padding %lld of kernel %lld",
@@ -204,22 +200,3 @@ SONDE__OP(adaptive_avg_pool2d, "AdaptiveAvgPool2d", window, 1, 1, 1,
 SONDE__OP(adaptive_avg_pool2d_grad, "AdaptiveAvgPool2dGrad", window, 1, 1, 1,
           .infer = adaptive_grad_infer, SONDE__REFERENCE(adaptive_avg_pool2d_grad_run),
           .halves = SONDE__HALVES_TAKEN);
-
-SONDE__LAYER(avg_pool2d, avg_pool2d, 1, "the mean of each window",
-             .fields = {SONDE__FIELD("kernel_size", SONDE__FIELD_PAIR, window.kernel,
-                                     (double)NAN, 1, 1 << 20),
-                        {.key = "stride",
-                         .kind = SONDE__FIELD_PAIR,
-                         .offset = offsetof(sonde__op_attrs, window.stride),
-                         .least = 1,
-                         .most = 1 << 20,
-                         .fallback_text = "kernel_size"},
-                        SONDE__FIELD("padding", SONDE__FIELD_PAIR, window.padding, 0, 0,
-                                     1 << 20),
-                        SONDE__FIELD("count_include_pad", SONDE__FIELD_FLAG,
-                                     window.include_pad, 1.0, 0, 1)});
-
-SONDE__LAYER(adaptive_avg_pool2d, adaptive_avg_pool2d, 1,
-             "the mean of each of output_size windows",
-             .fields = {SONDE__FIELD("output_size", SONDE__FIELD_PAIR, window.kernel,
-                                     (double)NAN, 1, 1 << 20)});

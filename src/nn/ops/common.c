@@ -273,6 +273,15 @@ static sonde_err expect_in(int64_t value, int64_t least, const char *what,
                        (long long)value);
 }
 
+void sonde__op_window_strides(sonde__op_attrs *attrs)
+{
+    for (int i = 0; i < 3; i++) {
+        int64_t *stride = &attrs->window.stride[i];
+
+        *stride = *stride == 0 ? attrs->window.kernel[i] : *stride;
+    }
+}
+
 sonde_err sonde__op_window_count(const sonde__op_attrs *attrs, int d, int64_t extent,
                                  int64_t *count, sonde_diag *diag)
 {

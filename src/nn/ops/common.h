@@ -82,6 +82,8 @@ sonde_err sonde__op_infer_shaped(sonde__op_call *call, sonde__op_attrs *attrs,
 sonde_err sonde__op_infer_after(sonde__op_call *call, sonde__op_attrs *attrs,
                                 sonde__op_rule forward, int count, int first,
                                 sonde_diag *diag);
+/* A stride of 0 is the kernel. */
+void sonde__op_window_strides(sonde__op_attrs *attrs);
 /* How many windows of attrs (kernel, stride, padding, dilation) fit along dimension d
  * (0: height, 1: width) of extent elements: floor((extent + 2 padding - dilation (kernel
  * - 1) - 1) / stride) + 1, as PyTorch. */

@@ -14,7 +14,6 @@
 #include "nn/ops/common.h"
 #include "base/fail.h"
 #include "nn/kernels/fast.h"
-#include "nn/ops/layer_row.h"
 
 #include <math.h>
 
@@ -55,10 +54,7 @@ static sonde_err max_pool2d_infer(sonde__op_call *call, sonde__op_attrs *attrs,
 
     SONDE__TRY(
         sonde__op_expect_rank(&call->in[0].shape, 4, "input", "(N, C, H, W)", diag));
-    for (int d = 0; d < 2; d++) {
-        attrs->window.stride[d] = attrs->window.stride[d] == 0 ? attrs->window.kernel[d]
-                                                               : attrs->window.stride[d];
-    }
+    sonde__op_window_strides(attrs);
     SONDE__TRY(output_shape(&call->in[0].shape, attrs, &y, diag));
     call->out[0].shape = y;
     y.dtype = SONDE_U8;
@@ -184,17 +180,3 @@ SONDE__OP(max_pool2d_grad, "MaxPool2dGrad", window, 2, 2, 1,
           .infer = max_pool2d_grad_infer, SONDE__REFERENCE(max_pool2d_grad_run),
           .fast = sonde__kernel_max_pool2d_grad_fast, .halves = SONDE__HALVES_TAKEN,
           .half_kernels = sonde__kernel_max_pool2d_grad_half);
-
-SONDE__LAYER(max_pool2d, max_pool2d, 1, "the largest element of each window",
-             .fields = {SONDE__FIELD("kernel_size", SONDE__FIELD_PAIR, window.kernel,
-                                     (double)NAN, 1, 1 << 20),
-                        {.key = "stride",
-                         .kind = SONDE__FIELD_PAIR,
-                         .offset = offsetof(sonde__op_attrs, window.stride),
-                         .least = 1,
-                         .most = 1 << 20,
-                         .fallback_text = "kernel_size"},
-                        SONDE__FIELD("padding", SONDE__FIELD_PAIR, window.padding, 0, 0,
-                                     1 << 20),
-                        SONDE__FIELD("dilation", SONDE__FIELD_PAIR, window.dilation, 1, 1,
-                                     1 << 20)});

@@ -88,10 +88,11 @@ static void reduce_gradient(const sonde__op_gradient_context *context)
 {
     const sonde__op_shape x = *sonde__op_value_shape(context->graph, context->in[0]);
     sonde__op_attrs attrs = {.shape = {.rank = x.rank}};
-    sonde__op_attrs share = {0};
+    sonde__op_attrs share;
     int64_t terms = 1;
     sonde__op_value dy = context->grad_out[0];
 
+    sonde__op_attrs_clear(&share);
     for (int i = 0; i < x.rank; i++) {
         attrs.shape.dims[i] = is_reduced(context->attrs, i) ? 1 : x.dim[i];
         terms *= is_reduced(context->attrs, i) ? x.dim[i] : 1;

@@ -384,8 +384,9 @@ SONDE__OP(reorder, "Reorder", none, 1, 1, 1, .infer = reorder_infer,
 static sonde__op_value build_flatten(const sonde__op_builder *builder,
                                      sonde__op_attrs *attrs, const sonde__op_value *in)
 {
-    sonde__op_attrs dims = {0};
+    sonde__op_attrs dims;
 
+    sonde__op_attrs_clear(&dims);
     if (sonde__op_expect_axis(&attrs->shape.axis,
                               sonde__op_value_shape(builder->graph, in[0])->rank,
                               builder->diag) != SONDE_OK) {

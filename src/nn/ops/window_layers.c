@@ -179,16 +179,6 @@ static value build_conv(builder *b, sonde__op_attrs *attrs, const value *in)
 
 /* --- pools ---------------------------------------------------------------------------- */
 
-/* A stride of 0 is the kernel. */
-static void set_strides(sonde__op_attrs *attrs)
-{
-    for (int i = 0; i < 3; i++) {
-        int64_t *stride = &attrs->window.stride[i];
-
-        *stride = *stride == 0 ? attrs->window.kernel[i] : *stride;
-    }
-}
-
 static value pool_volumes(builder *b, const sonde__op_kind *kind,
                           const sonde__op_attrs *attrs, value x)
 {
@@ -219,7 +209,7 @@ static value build_pool(builder *b, const sonde__op_kind *kind, sonde__op_attrs 
     const int spatial = attrs->window.spatial;
     const sonde__op_shape s = shape_of(b, x);
 
-    set_strides(attrs);
+    sonde__op_window_strides(attrs);
     if (sonde__op_expect_rank(&s, 2 + spatial, "input", forms[spatial], b->diag) !=
         SONDE_OK) {
         return 0;
@@ -351,6 +341,14 @@ const sonde__op_layer sonde__layer_avg_pool1d = POOL("avg_pool1d", sonde__op_avg
 const sonde__op_layer sonde__layer_adaptive_avg_pool1d = POOL("adaptive_avg_pool1d",
     sonde__op_adaptive_avg_pool2d, 1, build_adaptive,
     "the mean of each of output_size windows of (N, C, L)", OUTPUT(SONDE__FIELD_WHOLE, [1]));
+SONDE__LAYER(max_pool2d, max_pool2d, 1, "the largest element of each window",
+    .fields = {KERNEL(SONDE__FIELD_PAIR, ), STRIDE(SONDE__FIELD_PAIR, ),
+               PADDING(SONDE__FIELD_PAIR, ), DILATION(SONDE__FIELD_PAIR, )});
+SONDE__LAYER(avg_pool2d, avg_pool2d, 1, "the mean of each window",
+    .fields = {KERNEL(SONDE__FIELD_PAIR, ), STRIDE(SONDE__FIELD_PAIR, ),
+               PADDING(SONDE__FIELD_PAIR, ), INCLUDE});
+SONDE__LAYER(adaptive_avg_pool2d, adaptive_avg_pool2d, 1,
+    "the mean of each of output_size windows", .fields = {OUTPUT(SONDE__FIELD_PAIR, )});
 const sonde__op_layer sonde__layer_adaptive_max_pool1d = POOL("adaptive_max_pool1d",
     sonde__op_arg_window, 1, build_adaptive_max,
     "the largest of each of output_size windows of (N, C, L)",

@@ -155,6 +155,20 @@ static bool read_count(const sonde_safetensors *file, const char *key, int64_t *
     return *end == '\0' && errno == 0;
 }
 
+/* A seed, which has all bits of an uint64_t. */
+static bool read_seed(const sonde_safetensors *file, uint64_t *seed)
+{
+    const char *text = sonde_safetensors_metadata(file, "sonde.random_seed");
+    char *end = NULL;
+
+    if (text == NULL || text[0] < '0' || text[0] > '9') {
+        return false;
+    }
+    errno = 0;
+    *seed = strtoull(text, &end, 10);
+    return *end == '\0' && errno == 0;
+}
+
 /* float32 is not written. */
 static sonde_nn_float read_dtype(const sonde_safetensors *file)
 {
@@ -174,7 +188,6 @@ static sonde_err read_info(const sonde_safetensors *file, const char *path,
     const char *step = sonde_safetensors_metadata(file, "sonde.step");
     const char *rate = sonde_safetensors_metadata(file, "sonde.learning_rate");
     sonde_nn_checkpoint_info read = {0};
-    int64_t seed = 0;
 
     if (step == NULL || sonde_safetensors_metadata(file, "sonde.optimizer") == NULL) {
         return sonde__fail(diag, SONDE_EFORMAT, path, "a checkpoint.safetensors",
@@ -190,9 +203,8 @@ static sonde_err read_info(const sonde_safetensors *file, const char *path,
         read_count(file, "sonde.batch_size", &read.batch_size) &&
         read_count(file, "sonde.device_iterations", &read.device_iterations) &&
         read_count(file, "sonde.gradient_accumulation", &read.gradient_accumulation) &&
-        read_count(file, "sonde.random_seed", &seed) && rate != NULL;
+        read_seed(file, &read.random_seed) && rate != NULL;
     if (read.settings) {
-        read.random_seed = (uint64_t)seed;
         read.learning_rate = sonde__strtof(rate, NULL);
     }
     if (!read_count(file, "sonde.epoch_calls", &read.epoch_calls)) {

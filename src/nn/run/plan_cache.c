@@ -24,22 +24,23 @@ static const int64_t most_bytes = 64 << 20;
 
 /* --- the folder --------------------------------------------------------------------- */
 
-/* "default": plans in the user's cache. */
+/* "default": plans in the user's cache; NULL: it has none, or one of too long a path. */
 static const char *find_folder(const char *asked, char *path, size_t size)
 {
     const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    int length = 0;
 
     if (strcmp(asked, "default") != 0) {
         return asked;
     }
     if (xdg != NULL && xdg[0] == '/') {
-        (void)snprintf(path, size, "%s/sonde/plans", xdg);
+        length = snprintf(path, size, "%s/sonde/plans", xdg);
     } else if (home != NULL && home[0] == '/') {
-        (void)snprintf(path, size, "%s/.cache/sonde/plans", home);
+        length = snprintf(path, size, "%s/.cache/sonde/plans", home);
     } else {
         return NULL;
     }
-    return path;
+    return length > 0 && (size_t)length < size ? path : NULL;
 }
 
 /* The folder and those above it. */
@@ -64,6 +65,7 @@ static bool make_folder(const char *path)
     return mkdir(part, 0777) == 0 || errno == EEXIST;
 }
 
+/* False, with errno: the path is too long. */
 static bool entry_path(const sonde__session_plan_search *search,
                        const sonde__plan_key *key, char *path, size_t size)
 {
@@ -71,7 +73,11 @@ static bool entry_path(const sonde__session_plan_search *search,
         snprintf(path, size, "%s/%016llx%016llx.plan", search->folder,
                  (unsigned long long)key->high, (unsigned long long)key->low);
 
-    return length > 0 && (size_t)length < size;
+    if (length > 0 && (size_t)length < size) {
+        return true;
+    }
+    errno = ENAMETOOLONG;
+    return false;
 }
 
 /* --- finding ------------------------------------------------------------------------ */

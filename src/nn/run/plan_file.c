@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-enum { NAME = 512 };
+enum { NAME = SONDE__PACKED_TEXT };
 
 /* --- saving ------------------------------------------------------------------------- */
 
@@ -93,7 +93,12 @@ sonde_err sonde_nn_plan_save(sonde_nn_session *session, const char *path,
     }
     pack_plan(&out, session, &taken);
     err = out.failed ? sonde__fail_nomem(diag, "a plan")
-                     : sonde__whole_put(path, out.bytes, out.size, diag);
+          : out.unreadable != NULL
+              ? sonde__fail(diag, SONDE_EINVAL, "plan",
+                            "at most 511 bytes, no control characters",
+                            "a name or title cannot be loaded again: '%.60s'",
+                            out.unreadable)
+              : sonde__whole_put(path, out.bytes, out.size, diag);
     sonde__free(out.bytes);
     return err;
 }

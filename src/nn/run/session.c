@@ -344,7 +344,12 @@ sonde_err sonde_nn_session_set(sonde_nn_session *session,
         SONDE__TRY(add_attach(session, options.attach, options.user, diag));
     }
     if (options.outfeed != NULL) {
-        SONDE__TRY(add_attach(session, attach_outfeed, options.outfeed, diag));
+        const sonde_err err = add_attach(session, attach_outfeed, options.outfeed, diag);
+
+        if (err != SONDE_OK) {
+            session->attach_count -= options.attach != NULL ? 1 : 0;
+            return err;
+        }
     }
     session->options = taken;
     session->mode = options.mode != SONDE_MODE_TRAIN ? options.mode : session->mode;
@@ -430,13 +435,7 @@ sonde_err sonde_nn_session_set_optimizer(sonde_nn_session *session, const char *
     if (group != NULL) {
         return sonde__session_set_group(session, group, optimizer, diag);
     }
-    SONDE__TRY(sonde__session_optimizer_may_become(session, &session->optimizer,
-                                                   optimizer, diag));
-    session->optimizer = *optimizer;
-    for (size_t i = 0; i < session->group_count; i++) { /* it is one for all groups */
-        session->groups[i].optimizer.loss_scaling = optimizer->loss_scaling;
-    }
-    return SONDE_OK;
+    return sonde__session_set_default(session, optimizer, diag);
 }
 
 sonde_err sonde_nn_session_run(sonde_nn_session *session, const sonde_view *inputs,

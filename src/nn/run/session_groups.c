@@ -124,6 +124,32 @@ sonde_err sonde__session_set_group(sonde_nn_session *session, const char *name,
     return SONDE_OK;
 }
 
+/* A group has the numbers that all updates share from here too. */
+sonde_err sonde__session_set_default(sonde_nn_session *session,
+                                     const sonde_nn_optimizer *optimizer,
+                                     sonde_diag *diag)
+{
+    SONDE__TRY(sonde__session_optimizer_may_become(session, &session->optimizer,
+                                                   optimizer, diag));
+    if (session->group_count > 0 && optimizer->kind != session->optimizer.kind) {
+        return sonde__fail(diag, SONDE_ESTATE, "kind", "the kind of the groups",
+                           "group '%s' is of another", session->groups[0].name);
+    }
+    session->optimizer = *optimizer;
+    for (size_t i = 0; i < session->group_count; i++) {
+        sonde_nn_optimizer *own = &session->groups[i].optimizer;
+
+        own->clip_value = optimizer->clip_value;
+        own->clip_norm = optimizer->clip_norm;
+        own->loss_scaling = optimizer->loss_scaling;
+        own->automatic_loss_scaling = optimizer->automatic_loss_scaling;
+        own->growth_factor = optimizer->growth_factor;
+        own->backoff_factor = optimizer->backoff_factor;
+        own->growth_interval = optimizer->growth_interval;
+    }
+    return SONDE_OK;
+}
+
 /* --- numbers of a step -------------------------------------------------------------- */
 
 /* The factor of the loss's gradient. */

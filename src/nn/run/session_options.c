@@ -7,6 +7,7 @@
 #include "base/options.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 void sonde_nn_options_fill(sonde_nn_options *options, size_t size)
@@ -27,7 +28,7 @@ static sonde_err override_number(const char *variable, int64_t *value, int64_t m
                                  sonde_diag *diag)
 {
     const char *text = getenv(variable);
-    char *end = NULL;
+    char *end = NULL, range[64];
     long long number = 0;
 
     if (text == NULL || text[0] == '\0') {
@@ -36,8 +37,9 @@ static sonde_err override_number(const char *variable, int64_t *value, int64_t m
     errno = 0;
     number = strtoll(text, &end, 10);
     if (end == text || *end != '\0' || errno != 0 || number < 0 || number > most) {
-        return sonde__fail(diag, SONDE_EINVAL, variable, "a whole number >= 0", "'%s'",
-                           text);
+        (void)snprintf(range, sizeof range, "a whole number from 0 to %lld",
+                       (long long)most);
+        return sonde__fail(diag, SONDE_EINVAL, variable, range, "'%s'", text);
     }
     *value = number;
     return SONDE_OK;

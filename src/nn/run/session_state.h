@@ -170,6 +170,9 @@ void sonde__session_begin_scaling(const sonde_nn_session *session);
 void sonde__session_free_groups(sonde_nn_session *session);
 sonde_err sonde__session_set_group(sonde_nn_session *session, const char *name,
                                    const sonde_nn_optimizer *optimizer, sonde_diag *diag);
+sonde_err sonde__session_set_default(sonde_nn_session *session,
+                                     const sonde_nn_optimizer *optimizer,
+                                     sonde_diag *diag);
 
 /* Count, shapes, dtypes, contiguity, and that targets are classes. */
 sonde_err sonde__session_check_inputs(const sonde_nn_session *session,

@@ -146,12 +146,10 @@ static sonde_err set_up(sonde_nn_evaluator *evaluator, sonde_nn_loader *loader,
 static sonde_err make(sonde_nn_model *model, const sonde_nn_evaluator_options *options,
                       sonde_nn_evaluator **out, sonde_diag *diag)
 {
-    sonde_nn_evaluator_options taken;
     sonde_nn_options session;
-    SONDE__TAKE(sonde_nn_evaluator_options, &taken, options, diag);
     sonde_nn_options_init(&session);
-    if (taken.session != NULL) {
-        SONDE__TAKE(sonde_nn_options, &session, taken.session, diag);
+    if (options->session != NULL) {
+        SONDE__TAKE(sonde_nn_options, &session, options->session, diag);
     }
     sonde_nn_evaluator *const evaluator = sonde__calloc(1, sizeof *evaluator);
     if (evaluator == NULL) {
@@ -160,7 +158,7 @@ static sonde_err make(sonde_nn_model *model, const sonde_nn_evaluator_options *o
     }
     evaluator->model = model;
     evaluator->loss_output = sonde_nn_output_loss(model);
-    evaluator->options = taken;
+    evaluator->options = *options;
     evaluator->session = session;
     evaluator->session.on_progress = NULL;
     evaluator->session.device_iterations = 1;
@@ -185,28 +183,23 @@ static sonde_err finish_create(sonde_nn_evaluator *evaluator, sonde_nn_loader *l
     return SONDE_OK;
 }
 
-sonde_err sonde_nn_evaluator_create(sonde_nn_model *model, sonde_nn_loader *loader,
-                                    const sonde_nn_evaluator_options *options,
-                                    sonde_nn_evaluator **out, sonde_diag *diag)
+static sonde_err create_for_job(sonde_nn_job *job, sonde_nn_model *model,
+                                const sonde_nn_evaluator_options *options,
+                                sonde_nn_evaluator **out, sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, model, loader, out);
-    sonde_nn_evaluator *evaluator = NULL;
-    SONDE__TRY(make(model, options, &evaluator, diag));
-    return finish_create(evaluator, loader, out, diag);
-}
-
-sonde_err sonde_nn_evaluator_create_for_job(sonde_nn_job *job, sonde_nn_model *model,
-                                            const sonde_nn_dataset *set, int64_t most,
-                                            const sonde_nn_evaluator_options *options,
-                                            sonde_nn_evaluator **out, sonde_diag *diag)
-{
-    SONDE__NEEDS(diag, job, model, set, out);
+    const sonde_nn_dataset *const set = options->set;
+    SONDE__NEEDS(diag, set);
     const sonde_nn_job_info *info = sonde_nn_job_get_info(job);
+    const int64_t most = options->most;
     const int64_t all = sonde_nn_dataset_get_traits(set)->count;
     const int64_t count = most > 0 && most < all ? most : all;
     const int64_t batches = (count + info->eval_batch_size - 1) / info->eval_batch_size;
     sonde_err err = SONDE_OK;
     sonde_nn_evaluator *evaluator = NULL;
+    if (count < 1) {
+        return sonde__fail(diag, SONDE_EINVAL, sonde_nn_dataset_get_traits(set)->source,
+                           "a sample or more", "no samples to evaluate on");
+    }
     SONDE__TRY(make(model, options, &evaluator, diag));
     evaluator->target = info->target;
     evaluator->class_axis = info->class_axis;
@@ -225,6 +218,23 @@ sonde_err sonde_nn_evaluator_create_for_job(sonde_nn_job *job, sonde_nn_model *m
 error:
     sonde_nn_evaluator_destroy(evaluator);
     return err;
+}
+
+sonde_err sonde_nn_evaluator_create(sonde_nn_job *job, sonde_nn_model *model,
+                                    const sonde_nn_evaluator_options *options,
+                                    sonde_nn_evaluator **out, sonde_diag *diag)
+{
+    SONDE__NEEDS(diag, model, options, out);
+    sonde_nn_evaluator_options taken;
+    sonde_nn_evaluator *evaluator = NULL;
+    SONDE__TAKE(sonde_nn_evaluator_options, &taken, options, diag);
+    if (job != NULL) {
+        return create_for_job(job, model, &taken, out, diag);
+    }
+    sonde_nn_loader *const loader = taken.loader;
+    SONDE__NEEDS(diag, loader);
+    SONDE__TRY(make(model, &taken, &evaluator, diag));
+    return finish_create(evaluator, loader, out, diag);
 }
 
 void sonde_nn_evaluator_destroy(sonde_nn_evaluator *evaluator)

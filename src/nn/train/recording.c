@@ -270,6 +270,13 @@ sonde_err sonde__train_keep_former(sonde_nn_trainer *trainer, sonde_diag *diag)
 
 /* --- resuming ----------------------------------------------------------------------- */
 
+static bool is_file(const char *path)
+{
+    struct stat status;
+
+    return stat(path, &status) == 0 && S_ISREG(status.st_mode);
+}
+
 static sonde_err find_checkpoint(sonde_nn_trainer *trainer, sonde_diag *diag)
 {
     const char *asked = trainer->options.resume, *out = trainer->options.out;
@@ -286,7 +293,7 @@ static sonde_err find_checkpoint(sonde_nn_trainer *trainer, sonde_diag *diag)
         return sonde__fail(diag, SONDE_EINVAL, "resume", "a shorter path", "%zu bytes",
                            strlen(asked));
     }
-    if (asked[0] == '\0' && access(trainer->resume, F_OK) != 0) {
+    if (asked[0] == '\0' && !is_file(trainer->resume)) {
         sonde__train_warn(trainer, "%s: no checkpoint yet; training starts at step 0",
                           trainer->resume);
         trainer->resume[0] = '\0';

@@ -105,9 +105,10 @@ static sonde_err lock_out(sonde_nn_trainer *trainer, sonde_diag *diag)
 }
 
 /* What would crash later, or train nothing without a word. */
-static sonde_err check_options(const sonde_nn_trainer_options *options,
-                               const sonde_nn_feed *feed, sonde_diag *diag)
+static sonde_err check_options(const sonde_nn_trainer_options *options, sonde_diag *diag)
 {
+    const sonde_nn_feed *feed = options->feed;
+
     if (options->group_count > 0 && options->groups == NULL) {
         return sonde__fail(diag, SONDE_EINVAL, "groups", "a pointer",
                            "%zu groups at NULL", options->group_count);
@@ -136,41 +137,56 @@ static sonde_err finish_create(sonde_nn_trainer *trainer, sonde_nn_trainer **out
     return SONDE_OK;
 
 error:
+    if (trainer->options.hook != NULL) {
+        trainer->hook = NULL; /* it is still the caller's */
+    }
     sonde_nn_trainer_destroy(trainer);
     return err;
 }
 
-sonde_err sonde_nn_trainer_create(sonde_nn_model *model, const sonde_nn_feed *feed,
-                                  const sonde_nn_trainer_options *options,
+/* What trainers of both kinds have in common; NULL: memory is out. */
+static sonde_nn_trainer *begin_create(const sonde_nn_trainer_options *options,
+                                      sonde_diag *diag)
+{
+    sonde_nn_trainer *const trainer = sonde__calloc(1, sizeof *trainer);
+
+    if (trainer == NULL) {
+        (void)sonde__fail_nomem(diag, "a trainer");
+        return NULL;
+    }
+    trainer->options = *options;
+    trainer->options.feed = NULL;
+    trainer->feed = options->feed != NULL ? *options->feed : (sonde_nn_feed){0};
+    trainer->lock = -1;
+    trainer->model = options->model;
+    return trainer;
+}
+
+static sonde_err create_for_model(const sonde_nn_trainer_options *options,
                                   sonde_nn_trainer **out, sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, model, feed, options, out);
-    sonde_nn_trainer_options taken;
+    sonde_nn_model *const model = options->model;
+    const sonde_nn_feed *const feed = options->feed;
+    SONDE__NEEDS(diag, model, feed);
     sonde_nn_options session;
-    SONDE__TAKE(sonde_nn_trainer_options, &taken, options, diag);
-    options = &taken;
     sonde_nn_options_init(&session);
     if (options->session != NULL) {
         SONDE__TAKE(sonde_nn_options, &session, options->session, diag);
     }
-    SONDE__TRY(check_options(options, feed, diag));
     if (options->epochs < 0 || options->eval_every < 0) {
         return sonde__fail(diag, SONDE_EINVAL, "epochs", "0 or more",
                            "%d epochs, evaluated every %lld", options->epochs,
                            (long long)options->eval_every);
     }
-    sonde_nn_trainer *trainer = sonde__calloc(1, sizeof *trainer);
+    sonde_nn_trainer *const trainer = begin_create(options, diag);
     if (trainer == NULL) {
-        return sonde__fail_nomem(diag, "a trainer");
+        return SONDE_ENOMEM;
     }
-    trainer->options = *options;
     trainer->options.session = NULL;
     trainer->session_options = session;
     trainer->optimizer = options->optimizer;
     trainer->epochs = options->epochs;
     trainer->eval_every = options->eval_every;
-    trainer->model = model;
-    trainer->feed = *feed;
     trainer->hook = options->hook;
     if (options->test != NULL) {
         (void)sonde_nn_output_loss(model);
@@ -209,33 +225,23 @@ static sonde_err settle_vocabulary(sonde_nn_job *job, sonde_diag *diag)
     return sonde_nn_job_set(job, "vocabulary", text, diag);
 }
 
-sonde_err sonde_nn_trainer_create_for_job(sonde_nn_job *job,
-                                          const sonde_nn_trainer_options *options,
-                                          sonde_nn_trainer **out, sonde_diag *diag)
+static sonde_err create_for_job(sonde_nn_job *job,
+                                const sonde_nn_trainer_options *options,
+                                sonde_nn_trainer **out, sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, job, options, out);
-    sonde_nn_trainer_options taken;
-    SONDE__TAKE(sonde_nn_trainer_options, &taken, options, diag);
-    options = &taken;
     const sonde_nn_job_info *info = sonde_nn_job_get_info(job);
     sonde_err err = SONDE_OK;
-    SONDE__TRY(check_options(options, options->feed, diag));
     SONDE__TRY(sonde_nn_job_set_environment(job, diag));
-    sonde_nn_trainer *const trainer = sonde__calloc(1, sizeof *trainer);
+    sonde_nn_trainer *const trainer = begin_create(options, diag);
     if (trainer == NULL) {
-        return sonde__fail_nomem(diag, "a trainer");
+        return SONDE_ENOMEM;
     }
-    trainer->options = *options;
     trainer->options.hook = NULL;
-    trainer->options.feed = NULL;
-    trainer->feed = options->feed != NULL ? *options->feed : (sonde_nn_feed){0};
-    trainer->lock = -1;
     trainer->job = job;
     trainer->session_options = info->options;
     trainer->optimizer = info->optimizer;
     trainer->epochs = info->epochs;
     trainer->eval_every = info->eval_every;
-    trainer->model = options->model;
     if (options->feed == NULL) {
         SONDE__TRY_GO(settle_vocabulary(job, diag));
     }
@@ -253,6 +259,18 @@ sonde_err sonde_nn_trainer_create_for_job(sonde_nn_job *job,
 error:
     sonde_nn_trainer_destroy(trainer);
     return err;
+}
+
+sonde_err sonde_nn_trainer_create(sonde_nn_job *job,
+                                  const sonde_nn_trainer_options *options,
+                                  sonde_nn_trainer **out, sonde_diag *diag)
+{
+    SONDE__NEEDS(diag, options, out);
+    sonde_nn_trainer_options taken;
+    SONDE__TAKE(sonde_nn_trainer_options, &taken, options, diag);
+    SONDE__TRY(check_options(&taken, diag));
+    return job != NULL ? create_for_job(job, &taken, out, diag)
+                       : create_for_model(&taken, out, diag);
 }
 
 void sonde_nn_trainer_destroy(sonde_nn_trainer *trainer)
@@ -410,13 +428,13 @@ sonde_err sonde__train_make_evaluator(sonde_nn_trainer *trainer,
                                       bool part_of_run, sonde_nn_evaluator **out,
                                       sonde_diag *diag)
 {
-    const sonde_nn_evaluator_options options = evaluator_options(trainer, part_of_run);
+    sonde_nn_evaluator_options options = evaluator_options(trainer, part_of_run);
 
-    return trainer->options.test != NULL
-               ? sonde_nn_evaluator_create(trainer->model, trainer->options.test,
-                                           &options, out, diag)
-               : sonde_nn_evaluator_create_for_job(trainer->job, trainer->model, set,
-                                                   most, &options, out, diag);
+    options.loader = trainer->options.test;
+    options.set = set;
+    options.most = most;
+    return sonde_nn_evaluator_create(options.loader != NULL ? NULL : trainer->job,
+                                     trainer->model, &options, out, diag);
 }
 
 /* Call after compiling the training session: some names that a hook may select exist
