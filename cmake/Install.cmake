@@ -49,6 +49,14 @@ function(sonde_install_package)
     DESTINATION ${folder} COMPONENT development)
   install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT runtime)
 
+  # What the command starts Python for. Not __init__.py: it needs the extension.
+  set(modules ${CMAKE_SOURCE_DIR}/python/sonde)
+  set(folder ${CMAKE_INSTALL_LIBDIR}/sonde/python/sonde)
+  install(FILES ${modules}/command.py ${modules}/exports.py ${modules}/data.py ${modules}/tokens.py
+    DESTINATION ${folder} COMPONENT runtime)
+  install(DIRECTORY ${modules}/onnx DESTINATION ${folder} COMPONENT runtime
+    FILES_MATCHING PATTERN "*.py" PATTERN __pycache__ EXCLUDE)
+
   set(CPACK_GENERATOR DEB)
   set(CPACK_PACKAGE_CONTACT "The Sonde authors")
   set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
@@ -61,6 +69,7 @@ function(sonde_install_package)
   set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
   set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CMAKE_LIBRARY_OUTPUT_DIRECTORY})
   set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME sonde)
+  set(CPACK_DEBIAN_RUNTIME_PACKAGE_RECOMMENDS python3)
   set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME sonde-dev)
   set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "sonde (= ${PROJECT_VERSION})")
   if(TARGET sonde_mpi) # a package of its own: it needs Open MPI

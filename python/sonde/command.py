@@ -4,6 +4,7 @@ A module ends with `command.run(main)`. An error becomes one line that the comma
 the code of <sonde/error.h>; a traceback is for mistakes of ours alone.
 """
 
+import errno
 import sys
 import traceback
 from collections.abc import Callable
@@ -12,6 +13,9 @@ from typing import NoReturn
 CODES = {"SONDE_ENOMEM": 1, "SONDE_EINVAL": 2, "SONDE_EIO": 3, "SONDE_EFORMAT": 4,
          "SONDE_ENOTFOUND": 5, "SONDE_EEXIST": 6, "SONDE_ESHAPE": 7, "SONDE_EDTYPE": 8,
          "SONDE_ERANGE": 9, "SONDE_ESTATE": 10, "SONDE_EUNSUPPORTED": 11}
+
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
 class Fault(Exception):
@@ -46,8 +50,9 @@ def run(main: Callable[[list[str]], None]) -> None:
         if hasattr(error, "found"):
             _end(error.code, error.where, error.expected, error.found)
         missing = isinstance(error, FileNotFoundError)
+        what = "cannot be written" if error.errno in FULL else "cannot open"
         _end("SONDE_ENOTFOUND" if missing else "SONDE_EIO", error.filename or "",
-             "", f"cannot open: {error.strerror}")
+             "", f"{what}: {error.strerror}")
     except MemoryError:
         _end("SONDE_ENOMEM", "", "", "out of memory")
     except Exception as error:

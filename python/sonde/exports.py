@@ -15,6 +15,8 @@ tensorflow/core/util/event.proto:
                    6 bucket_limit 7 bucket: packed double
 """
 
+import collections
+import contextlib
 import datetime
 import functools
 import json
@@ -23,16 +25,33 @@ import os
 import struct
 import time
 import zipfile
+from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from sonde import command
 
 BLOCK = 1 << 20
+MOST_OPEN = 64  # files of events
 
 # NumPy has neither bfloat16 nor float8: the one becomes float32, the others stay codes
 NPY = {"BOOL": "|b1", "U8": "|u1", "I8": "|i1", "U16": "<u2", "I16": "<i2", "U32": "<u4",
        "I32": "<i4", "U64": "<u8", "I64": "<i8", "F16": "<f2", "BF16": "<f4", "F32": "<f4",
        "F64": "<f8", "F8_E4M3": "|u1", "F8_E5M2": "|u1", "C64": "<c8", "C128": "<c16"}
+
+
+@contextlib.contextmanager
+def _writing(path: str) -> Iterator[None]:
+    """Errors of writing, which have no file name, name the path."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        raise command.Fault("SONDE_EIO", path, f"cannot be written: {error.strerror}") from error
+
+
+def _empty(source: str) -> command.Fault:
+    return command.Fault("SONDE_EFORMAT", source, "is empty")
 
 
 # --- npz -----------------------------------------------------------------------------------
@@ -53,8 +72,11 @@ def _widened(block: bytes) -> bytes:
 
 def write_npz(source: str, out: str) -> None:
     """Turns a safetensors file into an npz file, with the same names in the same order."""
-    with open(source, "rb") as values, open(out, "wb") as file:
-        length = int.from_bytes(values.read(8), "little")
+    with _writing(out), open(source, "rb") as values, open(out, "wb") as file:
+        head = values.read(8)
+        if not head:
+            raise _empty(source)
+        length = int.from_bytes(head, "little")
         entries = json.loads(values.read(length))
         entries.pop("__metadata__", None)
         with zipfile.ZipFile(file, "w") as archive:
@@ -113,6 +135,7 @@ def _record_head(length: int) -> bytes:
 
 def _varint(number: int) -> bytes:
     parts = bytearray()
+    number &= 0xFFFFFFFFFFFFFFFF  # a negative int64 has ten bytes
     while number >= 0x80:
         parts.append(number & 0x7F | 0x80)
         number >>= 7
@@ -153,37 +176,60 @@ def _histogram(row: dict[str, Any]) -> bytes:
         _part(7, struct.pack(f"<{len(counts)}d", *counts))
 
 
-class Board:
-    """The files of events, opened when a row needs them."""
+class Board(contextlib.ExitStack):
+    """The files of events, made when a row needs them; the last MOST_OPEN used stay open."""
 
     def __init__(self, folder: str, created: float) -> None:
+        super().__init__()
         self.folder, self.created = folder, created
-        self.files: dict[str, BinaryIO] = {}
+        self.made: set[str] = set()
+        self.open: collections.OrderedDict[str, BinaryIO] = collections.OrderedDict()
+        self.callback(self._leave)
+
+    def path(self, name: str) -> str:
+        return os.path.join(self.folder, name,
+                            f"events.out.tfevents.{self.created:010.0f}.sonde")
 
     def file(self, name: str) -> BinaryIO:
-        if name not in self.files:
+        if name in self.open:
+            self.open.move_to_end(name)
+            return self.open[name]
+        if len(self.open) == MOST_OPEN:
+            self._close(next(iter(self.open)))
+        new = name not in self.made
+        if new:
             os.makedirs(os.path.join(self.folder, name))
-            path = os.path.join(self.folder, name,
-                                f"events.out.tfevents.{self.created:010.0f}.sonde")
-            self.files[name] = open(path, "wb")
-            self._put(self.files[name], _double(1, self.created) + _part(3, b"brain.Event:2"))
-        return self.files[name]
+        self.open[name] = open(self.path(name), "wb" if new else "ab")
+        if new:
+            self.made.add(name)
+            self._put(name, _double(1, self.created) + _part(3, b"brain.Event:2"))
+        return self.open[name]
 
-    @staticmethod
-    def _put(file: BinaryIO, event: bytes) -> None:
-        file.write(b"".join((_record_head(len(event)), event, _masked(event))))
+    def _put(self, name: str, event: bytes) -> None:
+        with _writing(self.path(name)):
+            self.file(name).write(b"".join((_record_head(len(event)), event, _masked(event))))
 
     def add(self, row: dict[str, Any], tag: str, value: bytes) -> None:
         name = row["folder"] + ("-" if row["folder"] else "") + row["mode"]
         value = _part(1, tag.encode("utf-8", "surrogateescape")) + value
-        self._put(self.file(name),
+        self._put(name,
                   _double(1, row["seconds"] or self.created) + b"\x10" + _varint(row["mode_step"]) +
                   _part(5, _part(1, value)))
 
-    def close(self) -> None:
-        for file in self.files.values():
+    def _close(self, name: str) -> None:
+        with _writing(self.path(name)), self.open.pop(name) as file:
             _sync(file)
-            file.close()
+
+    def finish(self) -> None:
+        """Writes all out."""
+        while self.open:
+            self._close(next(iter(self.open)))
+
+    def _leave(self) -> None:
+        """After an error: closes what is still open, and nothing more."""
+        for file in self.open.values():
+            with contextlib.suppress(OSError):
+                file.close()
 
 
 def _seconds(created: str) -> float:
@@ -197,19 +243,26 @@ def _seconds(created: str) -> float:
 def write_board(source: str, out: str) -> None:
     """Turns JSON lines into a folder for TensorBoard."""
     with open(source, encoding="utf-8", errors="surrogateescape") as lines:
-        about = json.loads(next(lines))
-        board = Board(out, _seconds(about["created"]))
-        for line in lines:
-            row = json.loads(line)
-            if "value" in row:
-                board.add(row, row["tensor"], _float(2, float(row["value"])))
-                continue
-            for name in about["statistics"]:
-                if row[name] is not None:
-                    board.add(row, f"{row['tensor']}/{name}", _float(2, float(row[name])))
-            if "histogram" in row:
-                board.add(row, row["tensor"], _part(5, _histogram(row["histogram"])))
-        board.close()
+        first = next(lines, None)
+        if first is None:
+            raise _empty(source)
+        about = json.loads(first)
+        os.makedirs(out, exist_ok=True)
+        with Board(out, _seconds(about["created"])) as board:
+            for line in lines:
+                _add_row(board, json.loads(line), about["statistics"])
+            board.finish()
+
+
+def _add_row(board: Board, row: dict[str, Any], statistics: list[str]) -> None:
+    if "value" in row:
+        board.add(row, row["tensor"], _float(2, float(row["value"])))
+        return
+    for name in statistics:
+        if row[name] is not None:
+            board.add(row, f"{row['tensor']}/{name}", _float(2, float(row[name])))
+    if "histogram" in row:
+        board.add(row, row["tensor"], _part(5, _histogram(row["histogram"])))
 
 
 def main(arguments: list[str]) -> None:

@@ -5,6 +5,7 @@
 #include "base/fail.h"
 #include "cli/run_reading.h"
 
+#include <stdio.h>
 #include <sonde/log.h>
 
 #include <inttypes.h>
@@ -277,4 +278,83 @@ void cli_actions_close(sonde_actions *actions)
                  (unsigned long long)stats.lost);
     }
     sonde_actions_destroy(actions);
+}
+
+/* --- findings from earlier judging -------------------------------------------------- */
+
+/* Whether a finding has the id. */
+static bool has(const sonde_finding *findings, size_t count, uint64_t id)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (findings[i].id == id) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* How many ids at the beginnings of the lines of a file, if there is one, belong to none of
+ * the findings; an id that several lines have counts once. */
+static size_t count_others(const char *path, const sonde_finding *finding, size_t count)
+{
+    FILE *file = fopen(path, "r");
+    sonde_finding *others = NULL; /* their ids */
+    char *line = NULL;
+    size_t size = 0, more = 0;
+    uint64_t id = 0;
+
+    while (file != NULL && getline(&line, &size, file) > 0) {
+        if (sscanf(line, "{\"id\":\"%16" SCNx64 "\"", &id) != 1 ||
+            has(finding, count, id) || has(others, more, id)) {
+            continue;
+        }
+        sonde_finding *grown = realloc(others, (more + 1) * sizeof *grown);
+
+        if (grown == NULL) {
+            break;
+        }
+        others = grown;
+        others[more++] = (sonde_finding){.id = id};
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    free(line);
+    free(others);
+    return more;
+}
+
+/* Whether a rule before this one has the same name, and so the same file of findings. */
+static bool is_repeated(const sonde_rules *rules, size_t i)
+{
+    sonde_rule_account one, other;
+
+    sonde_rules_account(rules, i, &one);
+    for (size_t j = 0; j < i; j++) {
+        sonde_rules_account(rules, j, &other);
+        if (strcmp(one.rule->name, other.rule->name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+size_t cli_count_kept(const char *run, sonde_rules *rules)
+{
+    size_t count = 0, more = 0;
+    const sonde_finding *finding = sonde_rules_findings(rules, &count);
+
+    for (size_t i = 0; i < sonde_rules_count(rules); i++) {
+        sonde_rule_account account;
+        char path[4096];
+
+        if (is_repeated(rules, i)) {
+            continue;
+        }
+        sonde_rules_account(rules, i, &account);
+        (void)snprintf(path, sizeof path, "%s/findings/%s.jsonl", run,
+                       account.rule->name);
+        more += count_others(path, finding, count);
+    }
+    return more;
 }

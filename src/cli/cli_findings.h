@@ -5,6 +5,7 @@
 #ifndef SONDE_CLI_CLI_FINDINGS_H
 #define SONDE_CLI_CLI_FINDINGS_H
 
+#include <sonde/rules.h>
 #include <sonde/actions.h>
 #include <sonde/nn/trainer.h>
 
@@ -91,5 +92,8 @@ void cli_actions_log(void);
             "limit each command (60) and each try of a webhook (10)",                    \
             offsetof(values, acting.timeout)                                             \
     }
+
+/* How many findings of these rules are in RUN/findings that the rules have not found. */
+size_t cli_count_kept(const char *run, sonde_rules *rules);
 
 #endif

@@ -10,6 +10,7 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include <sys/stat.h>
 
 typedef struct export_values {
     const char *format, *steps, *mode, *stats, *weights;
@@ -60,9 +61,36 @@ static void print_report(const sonde_export_report *report, const char *out)
     (void)putchar('\n');
 }
 
+/* Refuses what the kind of export would ignore. */
+static sonde_err check_kind(const export_values *values, sonde_export_kind kind,
+                            const char *out, sonde_diag *diag)
+{
+    const bool raw = kind == SONDE_EXPORT_NPZ || kind == SONDE_EXPORT_SAFETENSORS;
+    const bool text = kind == SONDE_EXPORT_CSV || kind == SONDE_EXPORT_JSONL;
+    const size_t length = strlen(out);
+
+    if (values->weights != NULL) {
+        return sonde_diag_set(diag, SONDE_EINVAL, "--weights", "--format onnx",
+                              "not for %s", values->format);
+    }
+    if (values->stats != NULL && raw) {
+        return sonde_diag_set(diag, SONDE_EINVAL, "--stat", "tensorboard, csv or jsonl",
+                              "not for %s", values->format);
+    }
+    if (values->values && !text) {
+        return sonde_diag_set(diag, SONDE_EINVAL, "--values", "csv or jsonl",
+                              "not for %s", values->format);
+    }
+    if (kind != SONDE_EXPORT_TENSORBOARD && length > 0 && out[length - 1] == '/') {
+        return sonde_diag_set(diag, SONDE_EINVAL, out, "a file", "names a folder");
+    }
+    return SONDE_OK;
+}
+
 /* Sets all options except the tensors. */
-static sonde_err set_up(const export_values *values, sonde_export_kind *kind,
-                        cli_stats *stats, sonde_export_options *options, sonde_diag *diag)
+static sonde_err set_up(const export_values *values, const char *out,
+                        sonde_export_kind *kind, cli_stats *stats,
+                        sonde_export_options *options, sonde_diag *diag)
 {
     cli_range range;
     sonde_err err = SONDE_OK;
@@ -76,6 +104,7 @@ static sonde_err set_up(const export_values *values, sonde_export_kind *kind,
         (void)snprintf(diag->where, sizeof diag->where, "--format");
         return err;
     }
+    SONDE__TRY(check_kind(values, *kind, out, diag));
     SONDE__TRY(
         cli_range_parse(values->mode, values->steps, values->worker, &range, diag));
     if (values->stats != NULL) {
@@ -111,7 +140,7 @@ static sonde_err export_run(const export_values *values, int argc, char **argv,
     cli_stats stats;
     sonde_err err = SONDE_OK;
 
-    SONDE__TRY_DONE(set_up(values, &kind, &stats, &options, diag));
+    SONDE__TRY_DONE(set_up(values, argv[1], &kind, &stats, &options, diag));
     SONDE__TRY_DONE(sonde_trial_open(argv[0], NULL, &trial, diag));
     if (argc > 2) {
         SONDE__TRY_DONE(cli_select_some(trial, argv[2], &ids, &options.id_count, diag));
@@ -133,13 +162,46 @@ done:
     return err;
 }
 
+/* Refuses what a model does not have, and an OUT that exists. */
+static sonde_err check_model(const export_values *values, int argc, char **argv,
+                             sonde_diag *diag)
+{
+    const struct {
+        const char *name;
+        bool given;
+    } options[] = {
+        {"--steps", values->steps != NULL},
+        {"--mode", values->mode != NULL},
+        {"--stat", values->stats != NULL},
+        {"--values", values->values},
+        {"--elements", values->elements != CLI_NOT_GIVEN},
+        {"--worker", values->worker != CLI_NOT_GIVEN},
+        {"TENSORS", argc > 2},
+    };
+    struct stat about;
+
+    for (size_t i = 0; i < CLI_COUNT_OF(options); i++) {
+        if (options[i].given) {
+            return sonde_diag_set(diag, SONDE_EINVAL, options[i].name, NULL,
+                                  "not for onnx");
+        }
+    }
+    if (lstat(argv[1], &about) == 0) {
+        return sonde_diag_set(diag, SONDE_EEXIST, argv[1], "a path where nothing is",
+                              "exists already");
+    }
+    return SONDE_OK;
+}
+
 /* A model with its weights, as ONNX. */
-static sonde_err export_model(const export_values *values, char **argv, sonde_diag *diag)
+static sonde_err export_model(const export_values *values, int argc, char **argv,
+                              sonde_diag *diag)
 {
     sonde_nn_job *job = NULL;
     sonde_nn_model *model = NULL;
     sonde_err err = SONDE_OK;
 
+    SONDE__TRY(check_model(values, argc, argv, diag));
     SONDE__TRY(cli_job_open(argv[0], &job, diag));
     SONDE__TRY_DONE(sonde_nn_job_build(job, &model, diag));
     SONDE__TRY_DONE(cli_weights_load(job, model, values->weights, argv[0], diag));
@@ -163,7 +225,8 @@ static int run_export(const void *values, int argc, char **argv)
 
     cli_catch_interrupt();
     if (asked->format != NULL && strcmp(asked->format, "onnx") == 0) {
-        return export_model(asked, argv, &diag) == SONDE_OK ? CLI_OK : cli_fail(&diag);
+        return export_model(asked, argc, argv, &diag) == SONDE_OK ? CLI_OK
+                                                                  : cli_fail(&diag);
     }
     if (export_run(asked, argc, argv, &work, &diag) != SONDE_OK) {
         return cli_fail(&diag);

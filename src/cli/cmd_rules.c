@@ -9,72 +9,9 @@
 #include <sonde/plot.h>
 #include <sonde/rules.h>
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-
-/* --- findings from earlier judging -------------------------------------------------- */
-
-/* Whether a finding has the id. */
-static bool has(const sonde_finding *findings, size_t count, uint64_t id)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (findings[i].id == id) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* How many ids at the beginnings of the lines of a file, if there is one, belong to none of
- * the findings; an id that several lines have counts once. */
-static size_t count_others(const char *path, const sonde_finding *finding, size_t count)
-{
-    FILE *file = fopen(path, "r");
-    sonde_finding *others = NULL; /* their ids */
-    char *line = NULL;
-    size_t size = 0, more = 0;
-    uint64_t id = 0;
-
-    while (file != NULL && getline(&line, &size, file) > 0) {
-        if (sscanf(line, "{\"id\":\"%16" SCNx64 "\"", &id) != 1 ||
-            has(finding, count, id) || has(others, more, id)) {
-            continue;
-        }
-        sonde_finding *grown = realloc(others, (more + 1) * sizeof *grown);
-
-        if (grown == NULL) {
-            break;
-        }
-        others = grown;
-        others[more++] = (sonde_finding){.id = id};
-    }
-    if (file != NULL) {
-        (void)fclose(file);
-    }
-    free(line);
-    free(others);
-    return more;
-}
-
-/* How many findings of these rules are in RUN/findings that the rules have not found. */
-static size_t count_kept(const char *run, sonde_rules *rules)
-{
-    size_t count = 0, more = 0;
-    const sonde_finding *finding = sonde_rules_findings(rules, &count);
-
-    for (size_t i = 0; i < sonde_rules_count(rules); i++) {
-        sonde_rule_account account;
-        char path[4096];
-
-        sonde_rules_account(rules, i, &account);
-        (void)snprintf(path, sizeof path, "%s/findings/%s.jsonl", run,
-                       account.rule->name);
-        more += count_others(path, finding, count);
-    }
-    return more;
-}
 
 typedef struct rules_values {
     cli_list rules, params, others, plugins;
@@ -183,7 +120,7 @@ static tally count_rules(const sonde_rules *rules)
 /* One line, and one each for damage and for findings that were made elsewhere. */
 static void print_verdict(const judged_run *run, size_t findings, size_t following)
 {
-    const size_t kept = count_kept(run->path, run->rules);
+    const size_t kept = cli_count_kept(run->path, run->rules);
     const size_t damage = cli_count_damage(run->trial);
     const tally counts = count_rules(run->rules);
     int64_t first = 0, last = 0;
@@ -227,8 +164,21 @@ static void print_verdict(const judged_run *run, size_t findings, size_t followi
 
 /* --- rules ------------------------------------------------------------------------ */
 
-/* A rule as it was named, with the parameters of --param and --other. */
-static sonde_err add_rule(const judged_run *run, const char *name, sonde_diag *diag)
+/* A parameter; commas are part of its value, whether or not they are escaped. */
+static void add_param(sonde_text *text, const char *param)
+{
+    for (const char *at = param; *at != '\0'; at++) {
+        const bool bare = *at == ',' && (at == param || at[-1] != '\\');
+
+        sonde_text_add(text, bare ? "\\" : "");
+        sonde_text_put(text, at, 1);
+    }
+}
+
+/* A rule as it was named, with the parameters of --param; other: a run that it compares
+ * with, or NULL. */
+static sonde_err add_text(const judged_run *run, const char *name, const char *other,
+                          sonde_diag *diag)
 {
     const rules_values *values = run->asked;
     const char *between = strchr(name, ':') != NULL ? "," : ":";
@@ -237,17 +187,32 @@ static sonde_err add_rule(const judged_run *run, const char *name, sonde_diag *d
 
     sonde_text_add(&text, name);
     for (size_t i = 0; i < values->params.count; i++) {
-        sonde_text_format(&text, "%s%s", between, values->params.text[i]);
+        sonde_text_add(&text, between);
+        add_param(&text, values->params.text[i]);
         between = ",";
     }
-    if (strncasecmp(name, "SimilarAcrossRuns", 17) == 0 && values->others.count > 0) {
+    if (other != NULL) {
         sonde_text_format(&text, "%sother_trial=", between);
-        cli_add_value(&text, values->others.text[0]);
+        cli_add_value(&text, other);
     }
     err = text.failed ? cli_fail_memory(diag)
                       : sonde_rules_add(run->rules, text.data, diag);
     sonde_text_fini(&text);
     return err;
+}
+
+/* SimilarAcrossRuns once for each run of --other. */
+static sonde_err add_rule(const judged_run *run, const char *name, sonde_diag *diag)
+{
+    const cli_list *others = &run->asked->others;
+
+    if (strncasecmp(name, "SimilarAcrossRuns", 17) != 0 || others->count == 0) {
+        return add_text(run, name, NULL, diag);
+    }
+    for (size_t i = 0; i < others->count; i++) {
+        SONDE__TRY(add_text(run, name, others->text[i], diag));
+    }
+    return SONDE_OK;
 }
 
 /* Files of rules become known by the names of their rules. */
@@ -272,6 +237,17 @@ static sonde_err load_plugins(const judged_run *run, sonde_diag *diag)
     return SONDE_OK;
 }
 
+/* Whether the same text comes earlier in the list. */
+static bool is_listed(const cli_list *list, size_t i)
+{
+    for (size_t j = 0; j < i; j++) {
+        if (strcmp(list->text[i], list->text[j]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static sonde_err add_rules(const judged_run *run, sonde_diag *diag)
 {
     const rules_values *values = run->asked;
@@ -286,7 +262,9 @@ static sonde_err add_rules(const judged_run *run, sonde_diag *diag)
         return add_rule(run, "SimilarAcrossRuns", diag);
     }
     for (size_t i = 0; i < values->rules.count; i++) {
-        SONDE__TRY(add_rule(run, values->rules.text[i], diag));
+        if (!is_listed(&values->rules, i)) {
+            SONDE__TRY(add_rule(run, values->rules.text[i], diag));
+        }
     }
     return SONDE_OK;
 }
@@ -298,10 +276,13 @@ static const char *value_in(const cli_list *texts, const char *param)
     const size_t length = strlen(param);
 
     for (size_t i = 0; i < texts->count; i++) {
-        const char *found = strstr(texts->text[i], param);
+        const char *text = texts->text[i];
 
-        if (found != NULL && found[length] == '=') {
-            return found + length + 1;
+        for (const char *at = strstr(text, param); at != NULL;
+             at = strstr(at + 1, param)) {
+            if (at[length] == '=' && (at == text || at[-1] == ':' || at[-1] == ',')) {
+                return at + length + 1;
+            }
         }
     }
     return NULL;

@@ -211,7 +211,8 @@ static const cli_demo_file *find_recording(const char *type, sonde_diag *diag)
     const char *name = type != NULL ? type : "usual";
 
     for (size_t i = 0; cli_demo_recordings[i].name != NULL; i++) {
-        if (strcmp(name, cli_demo_recordings[i].name) == 0) {
+        if (strcmp(name, cli_demo_recordings[i].name) == 0 &&
+            (type == NULL || strcmp(type, "usual") != 0)) {
             return &cli_demo_recordings[i];
         }
     }

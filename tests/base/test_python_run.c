@@ -44,6 +44,8 @@ static void errors_become_diagnostics(void **state)
          "net.onnx", "a shape of [2]", "[3]"},
         {"careful\\nsonde-error\\t11\\tnet.onnx\\t\\tan op\\n", 1, SONDE_EUNSUPPORTED,
          "net.onnx", "an op", ""},
+        {"sonde-error\\t6\\tx\\t\\tis there\\nException ignored in: y\\n", 1, SONDE_EEXIST, "x",
+         "is there", ""},
         {"sonde-error\\t99\\tx\\n", 1, SONDE_EIO, "x", "", ""},
         {"Traceback:\\nValueError: no\\n\\n", 1, SONDE_EIO, NULL,
          "sonde.any: ValueError: no", ""},
@@ -65,6 +67,64 @@ static void errors_become_diagnostics(void **state)
         assert_string_equal(diag.found, rows[i].found);
         assert_string_equal(diag.expected, rows[i].expected);
     }
+}
+
+/* An interpreter that does what the shell says. */
+static void make_shell(const char *command)
+{
+    char path[128];
+
+    (void)snprintf(path, sizeof path, "%s/python", folder);
+    FILE *file = fopen(path, "w");
+
+    assert_non_null(file);
+    (void)fprintf(file, "#!/bin/sh\n%s\n", command);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(chmod(path, 0700), 0);
+    assert_int_equal(setenv("SONDE_PYTHON", path, 1), 0);
+}
+
+static void signals_are_named(void **state)
+{
+    static const struct {
+        const char *command;
+        sonde_err err;
+        const char *found;
+    } rows[] = {
+        {"kill -KILL $$", SONDE_EIO, "Python was ended by signal 9 (Killed)"},
+        {"kill -TERM $$", SONDE_EINTERRUPTED, "signal 15"},
+        {"kill -HUP $$", SONDE_EINTERRUPTED, "signal 1 "},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        sonde_diag diag = {0};
+
+        make_shell(rows[i].command);
+        assert_int_equal(sonde__python_run("any", no_arguments, &diag), rows[i].err);
+        assert_non_null(strstr(diag.found, rows[i].found));
+    }
+}
+
+static sonde_err stop_later(void *user, sonde_diag *diag)
+{
+    int *asked = user;
+
+    (void)diag;
+    return ++*asked > 2 ? SONDE_EINTERRUPTED : SONDE_OK;
+}
+
+static void it_can_be_stopped(void **state)
+{
+    int asked = 0;
+    const sonde__python_stop stop = {.ask = stop_later, .user = &asked};
+    sonde_diag diag = {0};
+
+    (void)state;
+    make_shell("exec sleep 60");
+    assert_int_equal(sonde__python_run_until("any", no_arguments, &stop, &diag),
+                     SONDE_EINTERRUPTED);
+    assert_int_equal(asked, 3);
 }
 
 static void no_interpreter_is_reported(void **state)
@@ -98,6 +158,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(errors_become_diagnostics),
+        cmocka_unit_test(signals_are_named),
+        cmocka_unit_test(it_can_be_stopped),
         cmocka_unit_test(no_interpreter_is_reported),
     };
 

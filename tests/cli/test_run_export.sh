@@ -67,7 +67,22 @@ for line in lines:
 assert next(rows, None) is None
 END
 run 2 "$sonde" export run no.npz --format npz --values
-stderr_is "sonde: error: values: values in place of statistics, which only those have (expected csv or jsonl)"
+stderr_is "sonde: error: --values: not for npz (expected csv or jsonl)"
+run 2 "$sonde" export run no.npz --format npz --stat mean
+stderr_is "sonde: error: --stat: not for npz (expected tensorboard, csv or jsonl)"
+run 2 "$sonde" export run no.csv --format csv --weights w.safetensors
+stderr_is "sonde: error: --weights: not for csv (expected --format onnx)"
+run 2 "$sonde" export run no.csv/ --format csv
+stderr_is "sonde: error: no.csv/: names a folder (expected a file)"
+run 2 "$sonde" export run '~/no.npz' --format npz
+grep -q "'~' is not expanded" "$err" || fail "$(cat "$err")"
+run 2 "$sonde" export lenet5 no.onnx --format onnx --steps 1:
+stderr_is "sonde: error: --steps: not for onnx"
+run 2 "$sonde" export lenet5 no.onnx '*.weight' --format onnx
+stderr_is "sonde: error: TENSORS: not for onnx"
+: >there.onnx
+run 2 "$sonde" export lenet5 there.onnx --format onnx
+stderr_is "sonde: error: there.onnx: exists already (expected a path where nothing is)"
 run 2 "$sonde" export run no.csv --format csv --values --stat mean
 run 2 "$sonde" export run no.csv --format csv --elements 3
 [ ! -e no.csv ] && [ ! -e no.npz ] || fail "something was written"

@@ -70,6 +70,12 @@ for program in "$work/prefix/bin"/*; do
     ! ldd "$program" | grep 'not found' || fail "$program: a library is not found"
 done
 
+# The installed command finds the Python that some formats need.
+for format in npz tensorboard; do
+    (cd "$work" && env -u PYTHONPATH "$work/prefix/bin/sonde" export mine "mine.$format" --format $format) \
+        >"$work/log" 2>&1 || { cat "$work/log"; fail "$format: no export"; }
+done
+
 # The rule to copy is built as it says, and runs in the host that was installed with libsonde.
 rules=$(dirname "$(find "$work/prefix" -name outlier_element.c)")
 cp "$rules"/*.c "$rules"/*.lua "$work"

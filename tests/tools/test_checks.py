@@ -154,6 +154,16 @@ class Names(_planted.Planted):
                       output)
         self.assertEqual(len(output.splitlines()), 2, output)
 
+    def test_a_file_that_is_not_there(self):
+        self.plant("src/base/a.c", "/* see b.c, base/a.c and <math.h> */\nconst char *x = \"c.c\";\n"
+                   "/* reads\n * old.h */\n")
+        self.assert_finds("src/base/a.c:1: there is no b.c", "", "check-names")
+        self.assert_finds("src/base/a.c:4: there is no old.h", "", "check-names")
+        self.assertEqual(len(self.check("check-names").splitlines()), 2)
+        self.plant("src/base/b.c", "int b;\n")
+        self.plant("include/sonde/old.h", "int o;\n")
+        self.assert_silent("check-names")
+
     def test_a_handle_without_a_noun(self):
         self.plant("src/base/a.c", "/* of */ const char *x = \"of\";\nint f(int of);\n")
         self.assert_finds("src/base/a.c:2: 1 uses of a handle named 'of'", "", "check-names")

@@ -6,7 +6,7 @@
  *     sonde-error <TAB> code <TAB> where <TAB> expected <TAB> found
  *
  * on standard error. Other endings (a traceback, an interpreter that lacks the package)
- * are reported by their last line.
+ * are reported by their last line, and a signal by its name.
  */
 #include "base/python_run.h"
 #include "base/fail.h"
@@ -16,9 +16,12 @@
 #include <sonde/log.h>
 #include <sonde/text.h>
 
+#include <assert.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -27,16 +30,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MOST_ARGUMENTS = 16 };
+enum { MOST_ARGUMENTS = 16, WAIT = 100 /* ms between two questions of stop */ };
 
 static const char install[] = "Python 3.11 with the package: pip install sonde[all]";
 
 /* Appends the folder that holds the package beside this library or above it, as
- * build/<preset>/python does, or, in a wheel, the folder of the package. Nothing without
- * one. */
+ * build/<preset>/python does, or sonde/python as it is installed, or, in a wheel, the folder
+ * of the package. Nothing without one. */
 static void add_package(sonde_text *path)
 {
-    static const char *const beside[] = {"../python", "../../python", ".."};
+    static const char *const beside[] = {"../python", "../../python", "sonde/python",
+                                         ".."};
     Dl_info library;
 
     if (dladdr(install, &library) == 0 || library.dli_fname == NULL) {
@@ -106,20 +110,67 @@ static int start(const char *const *words, char *const *variables, pid_t *child,
     return failed;
 }
 
-/* The exit status of the child; -1 if a signal ended it. */
-static int finish(pid_t child, int errors, sonde_text *output)
+/* Collects what the child writes to standard error until it closes it. An error of stop ends
+ * the child. */
+static sonde_err collect(pid_t child, int errors, const sonde__python_stop *stop,
+                         sonde_text *output, sonde_diag *diag)
 {
+    struct pollfd readable = {.fd = errors, .events = POLLIN};
     char block[4096];
-    ssize_t n = 0;
-    int status = 0;
+    ssize_t n = 1;
 
-    while ((n = read(errors, block, sizeof block)) > 0 || (n < 0 && errno == EINTR)) {
-        sonde_text_put(output, block, n > 0 ? (size_t)n : 0);
+    while (n > 0) {
+        const sonde_err err = stop != NULL ? stop->ask(stop->user, diag) : SONDE_OK;
+
+        if (err != SONDE_OK) {
+            (void)kill(child, SIGTERM);
+            return err;
+        }
+        if (poll(&readable, 1, stop != NULL ? WAIT : -1) <= 0) {
+            continue;
+        }
+        n = read(errors, block, sizeof block);
+        if (n < 0 && errno == EINTR) {
+            n = 1;
+        } else if (n > 0) {
+            sonde_text_put(output, block, (size_t)n);
+        }
     }
+    return SONDE_OK;
+}
+
+/* Waits for the end of the child; *status as waitpid has it. */
+static sonde_err finish(pid_t child, int errors, const sonde__python_stop *stop,
+                        int *status, sonde_text *output, sonde_diag *diag)
+{
+    const sonde_err err = collect(child, errors, stop, output, diag);
+
     (void)close(errors);
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    while (waitpid(child, status, 0) < 0 && errno == EINTR) {
     }
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    return err;
+}
+
+/* Cuts out the last line that a failed module ends with; NULL: there is none. Libraries may
+ * write more after it. */
+static char *error_line(char *text)
+{
+    static const char begin[] = "sonde-error\t";
+    char *found = NULL;
+
+    for (char *line = text; line != NULL && *line != '\0';) {
+        if (strncmp(line, begin, sizeof begin - 1) == 0) {
+            found = line;
+        }
+        line = strchr(line, '\n');
+        if (line != NULL) {
+            line++;
+        }
+    }
+    if (found != NULL) {
+        found[strcspn(found, "\n")] = '\0';
+    }
+    return found;
 }
 
 /* Cuts off the last line that is not empty; NULL: there is none. */
@@ -158,17 +209,29 @@ static sonde_err read_error(char *line, sonde_diag *diag)
                        part[2], part[3], "%s", part[4]);
 }
 
-static sonde_err fail(const char *module, const char *python, int status, char *line,
+/* status: of waitpid, not that of a success; text: what was written to standard error. */
+static sonde_err fail(const char *module, const char *python, int status, char *text,
                       sonde_diag *diag)
 {
-    if (line != NULL && strncmp(line, "sonde-error\t", 12) == 0) {
+    char *line = error_line(text);
+
+    if (WIFSIGNALED(status)) {
+        const int number = WTERMSIG(status);
+        const bool asked = number == SIGINT || number == SIGTERM || number == SIGHUP;
+
+        return sonde__fail(diag, asked ? SONDE_EINTERRUPTED : SONDE_EIO, python, NULL,
+                           "sonde.%s: Python was ended by signal %d (%s)", module, number,
+                           strsignal(number));
+    }
+    if (line != NULL) {
         return read_error(line, diag);
     }
+    line = last_line(text);
     if (line != NULL && strstr(line, "No module named") != NULL) {
         return sonde__fail(diag, SONDE_ENOTFOUND, python, install, "%s", line);
     }
-    return sonde__fail(diag, status < 0 ? SONDE_EINTERRUPTED : SONDE_EIO, python, NULL,
-                       "sonde.%s: %s", module, line != NULL ? line : "it failed");
+    return sonde__fail(diag, SONDE_EIO, python, NULL, "sonde.%s: %s", module,
+                       line != NULL ? line : "it failed");
 }
 
 static void warn(char *text)
@@ -178,19 +241,46 @@ static void warn(char *text)
     }
 }
 
-sonde_err sonde__python_run(const char *module, const char *const *arguments,
-                            sonde_diag *diag)
+/* Starts the words and waits; the environment has the package's folder. */
+static sonde_err run(const char *module, const char *const *words, char **variables,
+                     const sonde__python_stop *stop, sonde_diag *diag)
+{
+    sonde_text output = {0};
+    int errors = -1, status = 0;
+    pid_t child = 0;
+    const int failed = start(words, variables, &child, &errors);
+
+    if (failed != 0) {
+        return sonde__fail(diag, SONDE_ENOTFOUND, words[0], install,
+                           "cannot start Python: %s", strerror(failed));
+    }
+    sonde_err err = finish(child, errors, stop, &status, &output, diag);
+
+    if (err == SONDE_OK && output.failed) {
+        err = sonde__fail_nomem(diag, "a start of Python");
+    } else if (err == SONDE_OK && status != 0) {
+        char none[] = "";
+
+        err =
+            fail(module, words[0], status, output.length > 0 ? output.data : none, diag);
+    } else if (err == SONDE_OK && output.length > 0) {
+        warn(output.data);
+    }
+    sonde_text_fini(&output);
+    return err;
+}
+
+sonde_err sonde__python_run_until(const char *module, const char *const *arguments,
+                                  const sonde__python_stop *stop, sonde_diag *diag)
 {
     const char *python = getenv("SONDE_PYTHON");
     const char *outer = getenv("PYTHONPATH");
-    sonde_text name = {0}, path = {0}, output = {0};
+    sonde_text name = {0}, path = {0};
     char **variables = NULL;
     const char *words[MOST_ARGUMENTS + 4] = {NULL};
-    int count = 0, errors = -1, failed = 0;
-    pid_t child = 0;
+    int count = 0;
     sonde_err err = SONDE_OK;
 
-    python = python != NULL && python[0] != '\0' ? python : "python3";
     sonde_text_format(&name, "sonde.%s", module);
     sonde_text_add(&path, "PYTHONPATH=");
     add_package(&path);
@@ -200,33 +290,24 @@ sonde_err sonde__python_run(const char *module, const char *const *arguments,
         err = sonde__fail_nomem(diag, "a start of Python");
         goto done;
     }
-    words[count++] = python;
+    words[count++] = python != NULL && python[0] != '\0' ? python : "python3";
     words[count++] = "-m";
     words[count++] = name.data;
-    for (size_t i = 0; arguments[i] != NULL && i < MOST_ARGUMENTS; i++) {
+    for (size_t i = 0; arguments[i] != NULL; i++) {
+        assert(i < MOST_ARGUMENTS);
         words[count++] = arguments[i];
     }
-    failed = start(words, variables, &child, &errors);
-    if (failed != 0) {
-        err = sonde__fail(diag, SONDE_ENOTFOUND, python, install,
-                          "cannot start Python: %s", strerror(failed));
-        goto done;
-    }
-    const int status = finish(child, errors, &output);
-
-    if (output.failed) {
-        err = sonde__fail_nomem(diag, "a start of Python");
-    } else if (status != 0) {
-        err = fail(module, python, status,
-                   output.length > 0 ? last_line(output.data) : NULL, diag);
-    } else if (output.length > 0) {
-        warn(output.data);
-    }
+    err = run(module, words, variables, stop, diag);
 
 done:
     sonde_text_fini(&name);
     sonde_text_fini(&path);
-    sonde_text_fini(&output);
     sonde__free(variables);
     return err;
+}
+
+sonde_err sonde__python_run(const char *module, const char *const *arguments,
+                            sonde_diag *diag)
+{
+    return sonde__python_run_until(module, arguments, NULL, diag);
 }

@@ -22,4 +22,16 @@ SONDE_API SONDE_CHECKED sonde_err sonde__python_run(const char *module,
                                                     const char *const *arguments,
                                                     sonde_diag *diag);
 
+/* Asked about every 100 ms: an error that ask returns, with diag filled in, ends Python. */
+typedef struct sonde__python_stop {
+    sonde_err (*ask)(void *user, sonde_diag *diag);
+    void *user;
+} sonde__python_stop;
+
+/* The same; stop NULL: waits however long it takes. */
+SONDE_API SONDE_CHECKED sonde_err sonde__python_run_until(const char *module,
+                                                          const char *const *arguments,
+                                                          const sonde__python_stop *stop,
+                                                          sonde_diag *diag);
+
 #endif

@@ -25,7 +25,7 @@ typedef struct sonde__control_file {
 /* Copies text with blanks for control characters, cut to the room there is. */
 void sonde__control_request_text(char copy[SONDE_REQUEST_TEXT], const char *text);
 
-/* --- control_file.c ----------------------------------------------------------------------- */
+/* --- control.c ----------------------------------------------------------------------- */
 
 sonde_err sonde__control_file_init(sonde__control_file *file, const char *run,
                                    sonde_diag *diag);

@@ -63,10 +63,18 @@ static int remove_one(const char *path, const struct stat *status, int kind,
     return remove(path);
 }
 
+static sonde_err ask(void *user, sonde_diag *diag)
+{
+    const sonde__export *work = user;
+
+    return sonde__export_progress(work->options, 0, 0, diag);
+}
+
 /* Writes what Python makes the format of, in a temporary folder beside path. */
 static sonde_err write_by_python(sonde__export *work, sonde_export_kind kind,
                                  const char *path, sonde_diag *diag)
 {
+    const sonde__python_stop stop = {.ask = ask, .user = work};
     sonde_text source = {0}, made = {0};
     char *folder = NULL;
     sonde_err err = SONDE_OK;
@@ -81,7 +89,8 @@ static sonde_err write_by_python(sonde__export *work, sonde_export_kind kind,
     const char *const arguments[] = {kinds[kind].name, source.data, made.data, NULL};
 
     SONDE__TRY_GO(write_kind(work, kind, source.data, diag));
-    SONDE__TRY_GO(sonde__python_run("exports", arguments, diag));
+    SONDE__TRY_GO(sonde__python_run_until("exports", arguments, &stop, diag));
+    SONDE__TRY_GO(ask(work, diag));
     err = sonde__publish(made.data, path, SONDE__KEEP, diag);
 error:
     if (err != SONDE_OK && diag != NULL && strstr(diag->where, folder) == diag->where) {

@@ -117,8 +117,9 @@ static void make_header(const sonde__export *work, const items *all, sonde_text 
     }
 }
 
+/* limited: other readers of safetensors take no longer header. */
 static sonde_err put_header(sonde__whole_file *file, const sonde__export *work,
-                            const items *all, sonde_diag *diag)
+                            const items *all, bool limited, sonde_diag *diag)
 {
     sonde_text header = {0};
     uint64_t length = 0;
@@ -128,7 +129,7 @@ static sonde_err put_header(sonde__whole_file *file, const sonde__export *work,
     length = header.length;
     if (header.failed) {
         err = sonde__fail_nomem(diag, "a header");
-    } else if (length > MOST_HEADER) {
+    } else if (limited && length > MOST_HEADER) {
         err = sonde__fail(diag, SONDE_EINVAL, file->path,
                           "fewer tensors or steps: at most 100 MB",
                           "a header of %llu bytes", (unsigned long long)length);
@@ -171,7 +172,7 @@ static sonde_err write_safetensors(sonde__export *work, const char *path, items 
     if (aligned && all->count > 1) {
         qsort(all->list, all->count, sizeof all->list[0], compare);
     }
-    SONDE__TRY_GO(put_header(&file, work, all, diag));
+    SONDE__TRY_GO(put_header(&file, work, all, aligned, diag));
     SONDE__TRY_GO(put_data(&file, work, all, diag));
     return sonde__export_close(&file, diag);
 

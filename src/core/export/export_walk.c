@@ -109,6 +109,7 @@ sonde_err sonde__export_check_free(const char *path, sonde_diag *diag)
     if (path[0] == '\0') {
         return sonde__fail(diag, SONDE_EINVAL, "output", "a path", "an empty name");
     }
+    SONDE__TRY(sonde__check_home(path, diag));
     if (lstat(path, &status) == 0) {
         return sonde__fail(diag, SONDE_EEXIST, path, "a path where nothing is",
                            "exists already");

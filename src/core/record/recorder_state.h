@@ -48,7 +48,7 @@ struct sonde_recorder {
     bool forked;                     /* in a child: the run is the parent's */
     bool is_over;                    /* the writer has been stopped */
     bool is_left;                    /* but a system call held it: nothing may be freed */
-    sonde_recorder *previous, *next; /* of all open ones (exit.c) */
+    sonde_recorder *previous, *next; /* of all open ones (recorder.c) */
     _Atomic(pthread_t) producer;     /* the thread that ended the last step */
 
     /* For sonde__recorder_get_stats: */

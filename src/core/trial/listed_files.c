@@ -1,5 +1,5 @@
 /*
- * listed_files.c - see listed_files.h.
+ * listed_files.c - see trial_state.h.
  */
 #include "trial/trial_state.h"
 #include "base/memory.h"

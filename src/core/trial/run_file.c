@@ -1,5 +1,5 @@
 /*
- * run_file.c - see run_file.h.
+ * run_file.c - see trial_state.h.
  */
 #include "trial/trial_state.h"
 #include "base/clock.h"

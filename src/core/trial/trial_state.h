@@ -30,7 +30,7 @@ typedef struct sonde__trial_worker {
     sonde__trial_file_list files[SONDE__FILE_OTHER];   /* by kind; of indexes: none */
     sonde__trial_progress progress[SONDE__FILE_OTHER]; /* of segments: only listed */
     sonde__trial_progress catalogue, resumes;
-    sonde__trial_progress listed;            /* files.jsonl (listed_files.h) */
+    sonde__trial_progress listed;            /* files.jsonl (listed_files.c) */
     uint64_t listed_next[SONDE__FILE_OTHER]; /* by kind: after the last number in it */
     uint64_t listed_catalogue, listed_generations; /* bytes; 0: not in it */
     int64_t file_count; /* lines of it, as state.json counts; -1: there is no list */
@@ -116,7 +116,7 @@ sonde_err sonde__trial_open_all(const char *path,
                                 void (*report)(void *user, const char *text), void *user,
                                 sonde_trial **out, sonde_diag *diag);
 
-/* --- generations.c ----------------------------------------------------------------- */
+/* --- listed_files.c ---------------------------------------------------------------- */
 
 /* Writers that resumed a worker's files, and what they supersede.
  *
@@ -156,7 +156,7 @@ bool sonde__trial_counts(const sonde_trial *trial, sonde__trial_worker *worker,
 sonde_err sonde__trial_listed_read(sonde_trial *trial, sonde__trial_worker *worker,
                                    sonde_diag *diag);
 
-/* --- index_file.c ------------------------------------------------------------------ */
+/* --- row_files.c ------------------------------------------------------------------- */
 
 /* The index files of a worker, read into items. */
 

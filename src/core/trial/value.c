@@ -1,5 +1,5 @@
 /*
- * value.c - see value.h.
+ * value.c - see trial_state.h.
  */
 #include "trial/trial_state.h"
 #include "base/fail.h"

@@ -255,7 +255,7 @@ sonde_err sonde__plan_program_init(sonde__plan_program *program,
                                    const sonde_nn_options *options,
                                    const sonde_nn_optimizer *optimizer, sonde_diag *diag);
 void sonde__plan_program_fini(sonde__plan_program *program);
-/* group.c: gives every parameter to the first group that selects it. SONDE_ENOTFOUND: a
+/* program.c: gives every parameter to the first group that selects it. SONDE_ENOTFOUND: a
  * group that selects none. groups are borrowed. */
 sonde_err sonde__plan_take_groups(sonde__plan_program *program,
                                   const sonde_nn_group *groups, size_t count,

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include <jpeglib.h>
-#include <jerror.h> /* needs jpeglib.h */
+#include <jerror.h> /* needs <jpeglib.h> */
 #include <png.h>
 
 enum { MAGIC = 8, WHOLE_MAX = 1 << 27 }; /* pixels: 11585 squared */

@@ -1,6 +1,6 @@
 /*
  * job_layers.h - what the files that read the model section of a job share: job_model.c
- * (inputs and loss), job_layers.c (the list of layers), job_layer_kinds.c (their kinds).
+ * (inputs and loss), job_layers.c (the list of layers and their kinds).
  */
 #ifndef SONDE_NN_JOB_JOB_LAYERS_H
 #define SONDE_NN_JOB_JOB_LAYERS_H

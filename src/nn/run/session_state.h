@@ -83,7 +83,7 @@ typedef struct sonde__session_trap {
 
 enum { SONDE__LATENCY_BUCKETS = 42 * 32 };
 
-/* See latency.c; seconds. */
+/* See session.c; seconds. */
 typedef struct sonde__session_latency {
     int64_t calls;
     double least, most, sum;

@@ -160,7 +160,8 @@ def command_arguments(arguments: list[str]) -> list[str]:
     asked, values = _read(arguments)
     if asked.raise_rule_eval_cond_exception:
         _log.info("every step is judged; the exit status tells that the rule fired")
-    settings = [f"{name.replace('-', '_')}={value}" for name, value in values.items()]
+    settings = [f"{name.replace('-', '_')}=" + str(value).replace(",", r"\,")
+                for name, value in values.items()]
     if asked.rule_name.partition(":")[0].lower() in STRICT:
         settings.insert(0, "smdebug=true")
     rule = asked.rule_name
