@@ -43,7 +43,7 @@ LIMITS = [
     ("s3.md", "heartbeat is older than # seconds", "src/core/format/format.h", "SONDE__CRASHED_AFTER = #"),
     ("s3.md", "tried again every # seconds", S3 + "bucket.c", "RENEW_AGAIN #.0"),
     ("s3.md", "sees the request within about # seconds", S3 + "spool.c", "BEAT #.0"),
-    ("s3.md", "are renewed # minutes before", S3 + "keys.c", "RENEW #.0", 60),
+    ("s3.md", "are renewed # minutes before", S3 + "profile.c", "RENEW #.0", 60),
     ("runs.md", "`tail` checks for new steps every # ms", "src/cli/cmd_tail.c", "POLL_MS = #"),
     ("recording.md", "(weights to # KiB;", "src/core/observe/collections.c", "[SONDE_ROLE_WEIGHT] = # * 1024"),
     ("recording.md", "inputs and outputs to # KiB;", "src/core/observe/collections.c", "[SONDE_ROLE_INPUT] = # * 1024"),

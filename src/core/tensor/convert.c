@@ -383,3 +383,17 @@ void sonde_element_set(sonde_dtype dtype, void *element, double value)
     sonde__tensor_store_f64(dtype, &value, 1, aligned);
     memcpy(element, aligned, sonde_dtype_size(dtype));
 }
+
+const sonde__vitals_kernels *sonde__vitals_kernels_of(sonde__isa isa)
+{
+#if defined(__x86_64__)
+    if (isa == SONDE__AVX512) {
+        return &sonde__vitals_avx512;
+    }
+    if (isa == SONDE__AVX2) {
+        return &sonde__vitals_avx2;
+    }
+#endif
+    (void)isa;
+    return &sonde__vitals_generic;
+}

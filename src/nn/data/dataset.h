@@ -13,6 +13,7 @@
 #include "nn/data/pixels.h"
 
 #include <sonde/nn/dataset.h>
+#include <sys/stat.h>
 
 typedef struct sonde__data_image_file {
     char *path;
@@ -101,9 +102,21 @@ sonde_err sonde__data_draw(sonde__data_opening *o);
 bool sonde__data_is_table(const char *path);
 bool sonde__data_has_arrays(const char *path);
 bool sonde__data_is_image(const char *path);
-bool sonde__data_is_folder(const char *path);
-bool sonde__data_is_file(const char *path); /* a regular one */
 bool sonde__data_has_split(const char *path);
+static inline bool sonde__data_is_folder(const char *path)
+{
+    struct stat status;
+
+    return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+/* A regular one. */
+static inline bool sonde__data_is_file(const char *path)
+{
+    struct stat status;
+
+    return stat(path, &status) == 0 && S_ISREG(status.st_mode);
+}
 
 /* "train", "test" */
 extern const char *const sonde__data_split_names[];

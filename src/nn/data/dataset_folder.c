@@ -291,20 +291,6 @@ sonde_err sonde__data_open_folder(sonde__data_opening *o)
     return open_folder(o, o->path, NULL);
 }
 
-bool sonde__data_is_folder(const char *path)
-{
-    struct stat status;
-
-    return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
-}
-
-bool sonde__data_is_file(const char *path)
-{
-    struct stat status;
-
-    return stat(path, &status) == 0 && S_ISREG(status.st_mode);
-}
-
 /* Whether path has the folder of a split; fills its path in. */
 static bool has_folder(const char *path, sonde_nn_split split, char part[PATH_SIZE])
 {
