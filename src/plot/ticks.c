@@ -1,5 +1,5 @@
 /*
- * ticks.c - see ticks.h.
+ * ticks.c - see axes.h.
  *
  * All labels of one axis share their unit (k, M, G, T, or a power of ten) and number of
  * decimals, so that they can be compared at a glance.

@@ -1,7 +1,7 @@
 /*
  * isa.h - names of a source that is compiled once per instruction set.
  *
- * CMake compiles every x_kernels.c three times (once on processors other than x86-64),
+ * CMake compiles every *_kernels.c three times (once on processors other than x86-64),
  * each time with the flags of one instruction set and with SONDE__ISA defined as its
  * name: generic, avx2 or avx512. ISA(name) is then name_generic, name_avx2 or
  * name_avx512. cmake/Kernels.cmake does this; sonde__cpu_isa() chooses at run time.

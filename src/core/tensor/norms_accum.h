@@ -1,6 +1,6 @@
 /*
  * norms_accum.h - norms of float32 in registers, for loops that have the numbers there
- * anyway. Internal; for x_kernels.c files only.
+ * anyway. Internal; for *_kernels.c files only.
  *
  * Order of things. An array is cut into blocks of SONDE__VITALS_BLOCK elements and a block
  * into pairs of vectors of 16. Element l of a pair is added, and its square, to lane l of

@@ -1,6 +1,6 @@
 /*
  * vitals_accum.h - vital signs of float32 in registers, for loops that have the numbers
- * there anyway. Internal; for x_kernels.c files only.
+ * there anyway. Internal; for *_kernels.c files only.
  *
  * Order of things. An array is cut into blocks of SONDE__VITALS_BLOCK elements, the last
  * one shorter, and a block into vectors of 16. Elements l and l + 8 of a vector are added

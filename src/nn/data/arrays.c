@@ -1,5 +1,5 @@
 /*
- * arrays.c - see arrays.h.
+ * arrays.c - see files.h.
  */
 #include "nn/data/files.h"
 #include "base/fail.h"

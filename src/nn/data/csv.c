@@ -1,5 +1,5 @@
 /*
- * csv.c - see csv.h.
+ * csv.c - see files.h.
  */
 #include "nn/data/files.h"
 #include "base/fail.h"

@@ -1,5 +1,5 @@
 /*
- * input.c - see input.h.
+ * input.c - see files.h.
  */
 #include "nn/data/files.h"
 #include "base/fail.h"

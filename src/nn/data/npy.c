@@ -1,5 +1,5 @@
 /*
- * npy.c - see npy.h. The header is scanned for its three keys, in any order.
+ * npy.c - see files.h. The header is scanned for its three keys, in any order.
  */
 #include "nn/data/files.h"
 #include "base/fail.h"

@@ -1,5 +1,5 @@
 /*
- * resize.c - see resize.h. Weights are 32 bit integers with 22 fraction bits: 8 bits of a
+ * resize.c - see pixels.h. Weights are 32 bit integers with 22 fraction bits: 8 bits of a
  * pixel and two of head room (bicubic weights overshoot) fill the rest.
  *
  *     scratch: | row weights | first | count | column weights | first | count | plane |

@@ -1,5 +1,5 @@
 /*
- * zip.c - see zip.h. All numbers of the archive are checked against its size before they
+ * zip.c - see files.h. All numbers of the archive are checked against its size before they
  * are used.
  */
 #include "nn/data/files.h"
