@@ -201,7 +201,7 @@ static sonde_err add_text(const judged_run *run, const char *name, const char *o
     return err;
 }
 
-/* SimilarAcrossRuns once for each run of --other. */
+/* SimilarAcrossRuns with the run of --other. */
 static sonde_err add_rule(const judged_run *run, const char *name, sonde_diag *diag)
 {
     const cli_list *others = &run->asked->others;
@@ -209,10 +209,11 @@ static sonde_err add_rule(const judged_run *run, const char *name, sonde_diag *d
     if (strncasecmp(name, "SimilarAcrossRuns", 17) != 0 || others->count == 0) {
         return add_text(run, name, NULL, diag);
     }
-    for (size_t i = 0; i < others->count; i++) {
-        SONDE__TRY(add_text(run, name, others->text[i], diag));
+    if (others->count > 1) { /* the ids of findings do not say which of them */
+        return sonde_diag_set(diag, SONDE_EINVAL, "--other", "one run", "%zu runs",
+                              others->count);
     }
-    return SONDE_OK;
+    return add_text(run, name, others->text[0], diag);
 }
 
 /* Files of rules become known by the names of their rules. */

@@ -4,7 +4,6 @@
  * make_<type>() returns a valid object of an opaque type, or of a struct that all zeros
  * do not describe. What they allocate is freed by the end of the case's process.
  */
-#include "record/record_sink.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -193,25 +192,20 @@ static sonde_watch *make_sonde_watch(void)
 
 static void record_run(const char *path)
 {
-    sonde_recorder *recorder = NULL;
-    sonde_coordinate at = {.mode = SONDE_MODE_TRAIN};
+    sonde_hook *hook = NULL;
+    sonde_watch *watch = NULL;
+    uint32_t slot = 0;
 
-    must(sonde__recorder_create(SONDE_OPTIONS(sonde_recorder, .path = path),
-                                make_sonde_catalogue(), &recorder, &diag));
-    sonde__recorder_put(recorder, 0, &at, make_sonde_view());
-    sonde__recorder_end_step(recorder, &at);
-    must(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, NULL, &diag));
-}
-
-static sonde_recorder *make_sonde_recorder(void)
-{
-    sonde_recorder *recorder = NULL;
-    char path[32];
-
-    (void)snprintf(path, sizeof path, "run%d", (int)getpid());
-    must(sonde__recorder_create(SONDE_OPTIONS(sonde_recorder, .path = path),
-                                make_sonde_catalogue(), &recorder, &diag));
-    return recorder;
+    must(sonde_hook_create(
+        SONDE_OPTIONS(sonde_hook, .record = SONDE_OPTIONS(sonde_recorder, .path = path),
+                      .save_all = true),
+        &hook, &diag));
+    must(sonde_watch_create(SONDE_OPTIONS(sonde_watch, .hook = hook), &watch, &diag));
+    must(sonde_watch_add(watch, make_sonde_tensor_info(), &slot, &diag));
+    must(sonde_watch_begin_step(watch, SONDE_MODE_TRAIN, &diag));
+    sonde_watch_see(watch, slot, make_sonde_view());
+    sonde_watch_end_step(watch);
+    must(sonde_watch_close(watch, SONDE_RUN_FINISHED, NULL, &diag));
 }
 
 static sonde_trial *make_sonde_trial(void)
