@@ -107,7 +107,8 @@ def rewrite(source, constants, f, name):
     for constant, kind in constants.items():
         owner, _, constant = constant.rpartition(".")
         places = [rf"(#define {constant} )([0-9.e+-]+)()()", rf"(enum {{[^}}]*\b{constant} = )(\d+)()()",
-                  rf"(SONDE__(?:REAL|COUNT)\({owner or '[a-z_]+'}, {constant}, \")([0-9.e+-]+)(?=\", ([0-9.e-]+), ([0-9.e]+|[A-Z_]+))"]
+                  rf"(SONDE__(?:REAL|COUNT)\(\s*{owner or '[a-z_]+'},\s*{constant},\s*\")([0-9.e+-]+)"
+                  r"(?=\",\s*([0-9.e-]+),\s*([0-9.e]+|[A-Z_]+))"]
         changed = 0
         for place in places:
             source, n = re.subn(place, lambda m: m[1] + scaled(m[2], kind, f, m[3], m[4]), source, count=1)
