@@ -16,7 +16,6 @@
 #include <sonde/log.h>
 #include <sonde/text.h>
 
-#include <assert.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -294,7 +293,10 @@ sonde_err sonde__python_run_until(const char *module, const char *const *argumen
     words[count++] = "-m";
     words[count++] = name.data;
     for (size_t i = 0; arguments[i] != NULL; i++) {
-        assert(i < MOST_ARGUMENTS);
+        if (i == MOST_ARGUMENTS) {
+            err = sonde__fail(diag, SONDE_EINVAL, module, "at most 16 arguments", "more");
+            goto done;
+        }
         words[count++] = arguments[i];
     }
     err = run(module, words, variables, stop, diag);

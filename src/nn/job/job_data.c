@@ -296,7 +296,7 @@ static void warn_of_scale(const sonde_nn_job_info *info, const sonde_nn_dataset 
     }
     if (info->normalize.channels > 0) {
         sonde_log(SONDE_LOG_WARNING, "data",
-                  "%s: normalize (augment) is of pixels: not used",
+                  "%s: normalize of augment applies to pixels and is ignored",
                   sonde_nn_dataset_get_traits(set)->source);
     } else if (info->mean != usual || info->std != usual) {
         sonde_log(SONDE_LOG_WARNING, "data",
