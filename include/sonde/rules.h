@@ -221,7 +221,7 @@ typedef struct sonde_verdict {
     size_t lacking;                            /* that had not */
     uint64_t steps;                            /* with evidence */
     int64_t first_step, last_step;             /* global, that the rules were shown */
-    char lacked[192]; /* what most rules without data lacked: "no labels, no images" */
+    char lacked[256]; /* what most rules without data lacked: "no labels, no images" */
 } sonde_verdict;
 
 /* Zeros for NULL. Cost: a pass over rules and findings. */

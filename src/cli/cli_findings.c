@@ -34,13 +34,17 @@ void cli_add_value(sonde_text *text, const char *value)
     }
 }
 
-/* "step 412 (epoch 2)", or "training step 412 (step 500)" for epoch 0; returns buf. */
+/* "step 412 (epoch 2)", "training step 412 (step 500, epoch 2)"; epoch 0: not known. Returns
+ * buf. */
 static const char *when_text(const sonde_finding *finding, int epoch, char buf[96])
 {
-    const size_t used = sonde_finding_when(finding, buf, 96);
+    size_t used = sonde_finding_when(finding, buf, 96);
 
-    if (epoch > 0 && used < 96) {
-        (void)snprintf(buf + used, 96 - used, " (epoch %d)", epoch);
+    if (epoch > 0 && used > 0 && used < 96) {
+        const bool open = buf[used - 1] == ')';
+
+        used -= open;
+        (void)snprintf(buf + used, 96 - used, "%sepoch %d)", open ? ", " : " (", epoch);
     }
     return buf;
 }

@@ -46,7 +46,7 @@ static const standing standings[] = {
     {"MissingZeroGrad", CAUSE, 0},
     {"NLPSequenceRatio", CAUSE, APART},
     {"OptimizerState", CAUSE, 0},
-    {"PoorWeightInitialization", CAUSE, 0},
+    {"PoorWeightInitialization", CAUSE, GROWS},
     {"ReplicaDivergence", CAUSE, 0},
     {"SoftmaxMisuse", CAUSE, 0},
     {"SymmetricUnits", CAUSE, 0},
@@ -138,17 +138,23 @@ static void put_causes_first(sonde_rules *rules)
     sonde__free(sorted);
 }
 
+static bool is_loud_start(const sonde_finding *finding)
+{
+    return strcmp(finding->rule, "PoorWeightInitialization") == 0 &&
+           finding->severity == SONDE_SEVERITY_WARNING;
+}
+
 static bool is_loss_sign(const sonde_finding *finding)
 {
     return strcmp(finding->rule, "LossSign") == 0;
 }
 
-/* An error that says that values grow without bound. Of WeightUpdateRatio, one above its
- * threshold. */
+/* An error that says that values grow without bound, or a warning that they began so. Of
+ * rules that see small values too, one above its threshold. */
 static bool is_runaway(const sonde_finding *finding)
 {
-    return finding->severity == SONDE_SEVERITY_ERROR && finding->because_of == 0 &&
-           finding->resolved_step == 0 &&
+    return (finding->severity == SONDE_SEVERITY_ERROR || is_loud_start(finding)) &&
+           finding->because_of == 0 && finding->resolved_step == 0 &&
            (standing_of(finding->rule).flags & GROWS) != 0 &&
            (is_loss_sign(finding) || finding->value > finding->threshold);
 }
@@ -304,10 +310,11 @@ static placed place(const sonde_finding *finding, size_t i, int64_t first)
     return (placed){*finding, rank, i};
 }
 
-/* Causes and what broke are of one kind: the earlier one is the cause. */
+/* Causes and what broke are of one kind: the earlier one is the cause. So is all that
+ * follows. */
 static int kind_of(const placed *item)
 {
-    return SONDE_MAX(item->rank, BREAK);
+    return item->finding.because_of != 0 ? CONSEQUENCE : SONDE_MAX(item->rank, BREAK);
 }
 
 static int compare(const placed *a, const placed *b)

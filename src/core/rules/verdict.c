@@ -157,7 +157,7 @@ size_t sonde_verdict_text(const sonde_verdict *verdict, char *buf, size_t size)
 
 /* --- what rules lacked -------------------------------------------------------------- */
 
-enum { REASONS = 32, TOLD = 3, REASON = 48 };
+enum { REASONS = 32, TOLD = 3, REASON = 80 };
 
 typedef struct reason {
     char text[REASON];
