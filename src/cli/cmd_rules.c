@@ -107,7 +107,8 @@ static void print_verdict(const judged_run *run)
 
     (void)sonde_verdict_text(&verdict, text, sizeof text);
     (void)printf("%s: %s%s\n", run->path, text,
-                 verdict.lacking > 0 && !run->asked->explain && verdict.word == SONDE_VERDICT_NOTHING
+                 verdict.lacking > 0 && !run->asked->explain &&
+                         verdict.word == SONDE_VERDICT_NOTHING
                      ? "; --explain lists them"
                      : "");
     if (damage > 0) {

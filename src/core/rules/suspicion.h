@@ -81,6 +81,9 @@ void sonde__rule_confirm(sonde_rule_run *run, const sonde_rule_tensor *t,
                          sonde_severity severity);
 /* A suspicion of the tensor is withdrawn, if there is one. */
 void sonde__rule_withdraw(sonde_rule_run *run, const sonde_rule_tensor *t);
+/* The finding of the tensor, which is made at this step, began at an earlier one. */
+void sonde__rule_date(sonde_rule_run *run, const sonde_rule_tensor *t,
+                      const sonde_coordinate *at);
 /* A finding of the tensor is resolved, until its condition holds again. */
 void sonde__rule_resolve(sonde_rule_run *run, const sonde_rule_tensor *t);
 /* Whether a suspicion of the tensor waits, and is no finding yet. */

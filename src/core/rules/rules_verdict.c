@@ -1,5 +1,5 @@
 /*
- * verdict.c - what the findings say together: one of four words, the earliest cause, how
+ * rules_verdict.c - what the findings mean together: one of four words, the earliest cause, how
  * many findings follow from it, and which rules had no data.
  */
 #include "rules/engine.h"
