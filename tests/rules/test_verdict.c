@@ -112,7 +112,7 @@ static void a_warning_is_doubtful(void **state)
     loss = stream_declare(&s, "loss", SONDE_ROLE_LOSS, 0, 0);
     stream_begin(&s);
     for (int step = 0; step < 700; step++) {
-        stream_put_all(&s, loss, 1.6F + 0.02F * stream_normal(&s));
+        stream_put_all(&s, loss, 1.6F + 0.002F * stream_normal(&s));
         stream_end(&s);
     }
     sonde_rules_finish(s.rules);
