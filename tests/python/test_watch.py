@@ -545,7 +545,8 @@ def findings():
     errors = io.StringIO()
     steps, sys.stderr = 0, errors
     try:
-        with sonde.watch(model, sgd, on_finding="raise"):
+        with sonde.watch(model, sgd, on_finding="raise") as watch:
+            first = watch.verdict
             for x, y in batches((8, 20), 8):
                 sgd.zero_grad()
                 nn.functional.cross_entropy(model(x), y).backward()
@@ -557,6 +558,7 @@ def findings():
     finally:
         sys.stderr = sys.__stderr__
     check("the verdict", errors.getvalue().splitlines()[-1].startswith("sonde: wrong: "))
+    check("... as a word", (first, watch.verdict) == ("not judged", "wrong"))
 
 
 @program
