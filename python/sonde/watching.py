@@ -124,6 +124,7 @@ class Watch:
         self.every = _intervals(every)
         self.on_finding = on_finding
         self.closed = False
+        self.ends_steps = False  # the program does, by step_end
         self._hooks: Any = None
         self._modes = [-1]  # of steps, as the program says; -1: as the model says
         self._printed: dict[tuple[str, str | None], int] = {}
@@ -272,6 +273,7 @@ class Watch:
     def step_end(self) -> None:
         """Ends the step: for loops without an optimizer of PyTorch's."""
         self._need_open("step_end")
+        self.ends_steps = True
         self._core.end()
 
     def forward_begins(self, model: "torch.nn.Module") -> None:
