@@ -733,7 +733,7 @@ def bad_input():
         second = torch.optim.SGD(other.parameters(), 0.1)
         twice = sonde.watch(other, second, run=watch.path, on_finding=None)
         check("two runs have two folders", twice.path == watch.path + "-2")
-        twice.remove()
+        twice.close()
         raises(sonde.NotFoundError, "gradient/0.weight", lambda: watch.vitals("gradient/0.wight"))
     trial = sonde.open(watch.path)
     raises(sonde.NotFoundError, "", lambda: trial.value("gradient/0.weight", 7))
