@@ -336,24 +336,71 @@ PyDoc_STRVAR(attach_doc,
              "hooks declares what is seen first; a step ends when all of so many "
              "optimizers have stepped.");
 
+/* So many optimizers, none of which has stepped. Where none is known, gradients are seen
+ * after each backward pass. */
+static bool set_players(python_watch *self, Py_ssize_t count)
+{
+    sonde__python_player *players = PyMem_Calloc((size_t)count + 1, sizeof *players);
+
+    if (players == NULL) {
+        (void)PyErr_NoMemory();
+        return false;
+    }
+    PyMem_Free(self->players);
+    self->players = players;
+    self->optimizer_count = (size_t)count;
+    self->stepped_count = self->cleared_count = 0;
+    if (count == 0) {
+        sonde__python_set_cleared(self, 0, true);
+    }
+    return true;
+}
+
 static PyObject *watch_attach(PyObject *object, PyObject *arguments)
 {
     python_watch *self = (python_watch *)object;
     PyObject *hooks = NULL, *tensor_type = NULL;
     Py_ssize_t count = 0;
 
-    if (!PyArg_ParseTuple(arguments, "OnO", &hooks, &count, &tensor_type)) {
+    if (!PyArg_ParseTuple(arguments, "OnO", &hooks, &count, &tensor_type) ||
+        !set_players(self, count)) {
         return NULL;
     }
-    self->players = PyMem_Calloc((size_t)count + 1, sizeof *self->players);
-    if (self->players == NULL) {
-        return PyErr_NoMemory();
-    }
     sonde__python_set_tensor_type(tensor_type);
-    self->optimizer_count = (size_t)count;
     self->hooks = Py_NewRef(hooks);
     Py_RETURN_NONE;
 }
+
+PyDoc_STRVAR(
+    set_optimizers_doc,
+    "set_optimizers(count, stepped)\n--\n\n"
+    "From now on a step ends when all of so many optimizers have stepped; of the step "
+    "that is on, the first `stepped` of them have.");
+
+static PyObject *watch_set_optimizers(PyObject *object, PyObject *arguments)
+{
+    python_watch *self = (python_watch *)object;
+    Py_ssize_t count = 0, stepped = 0;
+
+    if (!PyArg_ParseTuple(arguments, "nn", &count, &stepped)) {
+        return NULL;
+    }
+    if (self->players == NULL || count < 0 || stepped < 0 || stepped > count) {
+        return sonde__python_bad_value(
+            "set_optimizers", "a count, while hooks are installed", "another call");
+    }
+    if (!set_players(self, count)) {
+        return NULL;
+    }
+    for (Py_ssize_t i = 1; i <= stepped; i++) {
+        self->players[i].stepped = true;
+    }
+    self->stepped_count = (size_t)stepped;
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(set_holder_doc, "set_holder(parameter, optimizer)\n--\n\n"
+                             "The number of the optimizer that holds a parameter.");
 
 PyDoc_STRVAR(detach_doc, "detach()\n--\n\nDrops the hooks and what they declared.");
 
@@ -687,6 +734,8 @@ static PyMethodDef methods[] = {
     {"add_root", sonde__python_add_root, METH_VARARGS, add_root_doc},
     {"forget_parameters", watch_forget, METH_NOARGS, forget_doc},
     {"attach", watch_attach, METH_VARARGS, attach_doc},
+    {"set_optimizers", watch_set_optimizers, METH_VARARGS, set_optimizers_doc},
+    {"set_holder", sonde__python_set_holder, METH_VARARGS, set_holder_doc},
     {"detach", watch_detach, METH_NOARGS, detach_doc},
     {"hook", watch_hook, METH_VARARGS, hook_doc},
     {"begin", watch_begin, METH_O, begin_doc},

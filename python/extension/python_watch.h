@@ -93,6 +93,7 @@ typedef struct sonde__python_watch {
     sonde__python_player *players; /* optimizer_count + 1; NULL: no hooks */
     size_t cleared_count;          /* of these, those that are cleared */
     bool went_back;                /* a backward pass of this step has begun */
+    unsigned passes;               /* backward passes since an optimizer stepped */
 
     /* python_parameter.c */
     sonde__python_parameter *parameters;
@@ -225,6 +226,12 @@ PyObject *sonde__python_note_cleared(PyObject *watch, PyObject *arguments);
 /* --- parameters --------------------------------------------------------------------- */
 
 PyObject *sonde__python_add_parameter(PyObject *watch, PyObject *arguments);
+/* set_holder(parameter, optimizer): who holds a parameter from now on. */
+PyObject *sonde__python_set_holder(PyObject *watch, PyObject *arguments);
+/* Notes how often parameters were changed in place, for the next function. */
+void sonde__python_note_versions(sonde__python_watch *self);
+/* Whether a parameter that has a gradient was changed in place since. */
+bool sonde__python_have_moved(const sonde__python_watch *self);
 /* Shows weights, updates and buffers: of the given kinds those that are wanted. */
 bool sonde__python_see_parameters(sonde__python_watch *self, unsigned kinds);
 /* Shows the gradients of what an optimizer holds; with those of the first at a step, the
