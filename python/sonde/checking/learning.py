@@ -34,11 +34,13 @@ def constant_loss(subject: Subject) -> float:
     if float(min(trees.size(value) for value in values)) and \
             all(float(value.min()) >= 0 and float(value.max()) <= 1 for value in values):
         raise NotApplicable("the output is a probability")
+    logs = [value.dim() >= 2 and trees.size(value.logsumexp(1)) < 1e-3 for value in values]
     optimizer = torch.optim.Adam(free, lr=0.1)
     best = math.inf
     for _ in range(60):
+        given = [one.log_softmax(1) if log else one for one, log in zip(free, logs)]
         loss = subject.loss_from(trees.replace(
-            output, [one.expand_as(value) for one, value in zip(free, values)]))
+            output, [one.expand_as(value) for one, value in zip(given, values)]))
         best = min(best, float(loss)) if math.isfinite(float(loss)) else best
         for one, gradient in zip(free, torch.autograd.grad(loss, free, allow_unused=True)):
             one.grad = gradient

@@ -50,11 +50,23 @@ def reached(subject: Subject) -> str:
     if lost:
         raise Failed(f"no path leads from the loss to {len(lost)} of {len(names)} parameters: "
                      f"{listed(lost)}", _advice(subject, lost), tuple(lost))
-    flat = [name for name in names if name in zero]
+    flat = [name for name in names if name in zero and _module_is_flat(name, names, zero)]
+    if not flat:
+        return f"{len(names) - len(zero)} parameters have a gradient; that of " \
+               f"{listed(sorted(zero))} cancels"
     raise Failed(f"the gradient of {len(flat)} of {len(names)} parameters is exactly 0, also with "
                  f"{_TRIES - 1} other sets of values: {listed(flat)}",
-                 "What they compute is multiplied by 0, or added to what does not depend on it "
-                 "(a bias before a normalisation).", tuple(flat))
+                 "What they compute is multiplied by 0, or all units behind it are dead.",
+                 tuple(flat))
+
+
+def _module_is_flat(name: str, names: list[str], zero: set[str]) -> bool:
+    """Whether no parameter of the same module has a gradient. A bias alone may cancel, as in a
+    difference of two outputs, or before a normalisation."""
+    def owner(one: str) -> str:
+        return one.partition("parametrizations.")[0].rpartition(".")[0]
+
+    return all(one in zero for one in names if owner(one) == owner(name))
 
 
 def _ours(subject: Subject, trained: dict[str, nn.Parameter]) -> list[str]:

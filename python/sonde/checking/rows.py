@@ -128,6 +128,9 @@ def batch_independent(subject: Subject) -> str:
     _refuse_batch_statistics(model)
     whole = subject.outputs(model)
     subject.with_rows(whole, rows)
+    again = subject.outputs(subject.twin(training=False), seed=1)
+    if any(trees.difference(one, two) > 0 for one, two in zip(whole, again)):
+        raise NotApplicable("the model draws random numbers in evaluation")
     size = max((trees.size(value) for value in whole if value.is_floating_point()), default=0.0)
     few = max(1, rows // 2)
     part = subject.outputs(subject.twin(training=False), subject.split(0, few))
