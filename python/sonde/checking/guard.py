@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import inspect
 import io
 import random
 import sys
+import types
 import warnings
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -42,7 +44,8 @@ def untouched(model: nn.Module) -> Iterator[None]:
             module.training = training
         with torch.no_grad():
             for value, before, version in kept:
-                if value._version != version:
+                # Running statistics change without a new version.
+                if value._version != version or not torch.equal(value, before):
                     value.copy_(before)
             for value, grad, before in grads:
                 if grad is not None and not torch.equal(grad, before):
@@ -85,8 +88,11 @@ def copied(model: nn.Module) -> nn.Module:
     """A copy without gradients and without the program's own hooks; raises CannotCopy."""
     memo: dict[int, Any] = {}
     inside = {id(module) for module in model.modules()}
-    for module in model.modules():
-        for value in module.__dict__.values():
+    for path, module in model.named_modules():
+        for key, value in module.__dict__.items():
+            if _holds(value, inside):
+                raise CannotCopy(f"{path}.{key}".lstrip(".") + " is a function that holds the "
+                                 "program's own modules (expected a method)")
             _remember_computed(value, memo)
         for name in _HOOKS:
             hooks = module.__dict__.get(name)
@@ -104,6 +110,13 @@ def copied(model: nn.Module) -> nn.Module:
     for value in twin.parameters():
         value.grad = None
     return twin
+
+
+def _holds(value: Any, inside: set[int]) -> bool:
+    """Whether a function, which deepcopy shares, has a module of the network in its closure."""
+    return any(id(cell.cell_contents) in inside
+               for cell in getattr(value, "__closure__", None) or ()
+               if inspect.isfunction(value) and cell != types.CellType())
 
 
 def _remember_computed(value: Any, memo: dict[int, Any], depth: int = 4) -> None:

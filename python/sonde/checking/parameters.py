@@ -101,8 +101,9 @@ def registered(subject: Subject) -> str:
                                     if subject.problem.optimizer is not None else [])
             for value in group["params"]} | subject.problem.held_elsewhere
     names = dict(_hidden(model))
-    lost = [value for value in graphs.leaves_of(loss)
-            if id(value) not in own | inputs | held and id(value) in names]
+    trained = {id(value): value for value in graphs.leaves_of(loss)
+               if id(value) not in own | inputs | held}
+    lost = [trained[key] for key in names if key in trained]
     if not lost:
         return "all tensors of the model that the loss trains are its parameters"
     what = [f"{names[id(value)]} {tuple(value.shape)}" for value in lost]
