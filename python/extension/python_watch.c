@@ -514,15 +514,19 @@ PyDoc_STRVAR(
     "program(text)\n--\n\n"
     "The JSON text of the program of the current step's mode, from this step on.");
 
-static PyObject *watch_program(PyObject *object, PyObject *argument)
+static PyObject *watch_program(PyObject *object, PyObject *arguments)
 {
     python_watch *self = (python_watch *)object;
+    PyObject *given = NULL;
     Py_ssize_t size = 0;
-    const char *text = PyUnicode_AsUTF8AndSize(argument, &size);
     sonde_program *program = NULL;
     sonde_diag diag = {0};
 
-    if (text == NULL || !sonde__python_need_live(self)) {
+    if (!PyArg_ParseTuple(arguments, "U", &given) || !sonde__python_need_live(self)) {
+        return NULL;
+    }
+    const char *text = PyUnicode_AsUTF8AndSize(given, &size);
+    if (text == NULL) {
         return NULL;
     }
     sonde__python_lock(self);
@@ -720,7 +724,7 @@ static PyMethodDef methods[] = {
     {"see_gradients", watch_see_gradients, METH_NOARGS, see_gradients_doc},
     {"see_unclipped", watch_see_unclipped, METH_O, see_unclipped_doc},
     {"scalar", watch_scalar, METH_VARARGS, scalar_doc},
-    {"program", watch_program, METH_O, program_doc},
+    {"program", watch_program, METH_VARARGS, program_doc},
     {"end", watch_end, METH_NOARGS, end_doc},
     {"set_mode", watch_set_mode, METH_O, set_mode_doc},
     {"pause", watch_pause, METH_O, pause_doc},
