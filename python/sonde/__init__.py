@@ -20,3 +20,15 @@ __version__ = "0.1.0"
 __all__ = ["BadValueError", "Finding", "FindingError", "Frame", "NotFoundError", "Rule", "Run",
            "SondeError", "StateError", "StorageError", "TensorInfo", "Vitals", "Watch", "open",
            "sinks", "watch"]
+
+
+def load_ipython_extension(shell: object) -> None:
+    """%load_ext sonde: what the cells of a notebook train is watched."""
+    from .notebook import load
+    load(shell)
+
+
+def unload_ipython_extension(shell: object) -> None:
+    """%unload_ext sonde."""
+    from .notebook import unload
+    unload()

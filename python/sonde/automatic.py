@@ -38,6 +38,7 @@ class Automatic:
     def __init__(self, **options: Any):
         self.options = options
         self.watch: watching.Watch | None = None
+        self.models: list[str] = []  # of the last watch
         self.count = 0  # watches that began
         self.aside = False  # the program calls sonde.watch
         self.failed = False
@@ -162,6 +163,7 @@ class Automatic:
             self.take_off()
             self.watch = watching.watch(models if len(models) > 1 else next(iter(models.values())),
                                         optimizers, **self.options)
+            self.models = list(models)
             self.count += 1
             self.unknown.clear()
         except Exception as problem:
