@@ -35,3 +35,15 @@ def __getattr__(name: str) -> Any:
         from .checking import check
         return check
     raise AttributeError(f"module 'sonde' has no attribute {name!r}")
+
+
+def load_ipython_extension(shell: object) -> None:
+    """%load_ext sonde: what the cells of a notebook train is watched."""
+    from .notebook import load
+    load(shell)
+
+
+def unload_ipython_extension(shell: object) -> None:
+    """%unload_ext sonde."""
+    from .notebook import unload
+    unload()

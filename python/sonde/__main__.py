@@ -1,5 +1,5 @@
-"""python -m sonde: the command; and `python -m sonde run`, for programs written for smdebug or
-poptorch."""
+"""python -m sonde: the command; `python -m sonde watch`, for a program that is watched as it stands;
+and `python -m sonde run`, for programs written for smdebug or poptorch."""
 
 import os
 import runpy
@@ -52,6 +52,9 @@ def run_program(arguments: list[str]) -> None:
 def main() -> None:
     if sys.argv[1:2] == ["run"]:
         run_program(sys.argv[2:])
+    elif sys.argv[1:2] == ["watch"]:
+        from .launch import run
+        run(sys.argv[2:])
     else:
         run_command(sys.argv[1:])
 

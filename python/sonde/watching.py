@@ -41,6 +41,7 @@ _LINES_PER_RULE = 3  # findings that are printed of one rule
 _NAME_MOST = 4096  # bytes of a name that is recorded
 
 _open: list["Watch"] = []
+before_watch: Callable[[], None] | None = None  # called by watch(), in a program that is launched
 
 
 def _intervals(every: int | Mapping[str, int] | None) -> dict[str, int]:
@@ -579,6 +580,8 @@ def watch(model: "torch.nn.Module | Sequence[torch.nn.Module] | Mapping[str, tor
     Weights are bit-identical with and without. BadValueError, StateError, StorageError: at
     this call. Without a model, a program shows tensors by Watch.record and ends steps itself.
     """
+    if before_watch is not None:
+        before_watch()
     if model is not None or optimizer is not None:
         _need_torch()
     made = Watch(run=run, every=every, save=save, rules=rules, on_finding=on_finding,
