@@ -227,6 +227,8 @@ static bool put_off_loss(const backward *self, sonde__python_watch *watch,
     bool good = false;
 
     if (find_caller(self, &frame, &code, &instruction)) {
+        sonde__python_outline(watch, SONDE__PYTHON_BACKWARD,
+                              (uintptr_t)code + (uintptr_t)instruction);
         good = find_loss(watch, code, instruction, frame, root, tensor, &slot) &&
                (!sonde__python_is_due(watch, slot) ||
                 sonde__python_put_off(watch, slot, tensor, SONDE__PYTHON_ALONE) > 0);
@@ -264,6 +266,8 @@ static bool show_loss(const backward *self, sonde__python_watch *watch, PyObject
         return true;
     }
     if (find_caller(self, &frame, &code, &instruction)) {
+        sonde__python_outline(watch, SONDE__PYTHON_BACKWARD,
+                              (uintptr_t)code + (uintptr_t)instruction);
         good = find_loss(watch, code, instruction, frame, root, held, &slot);
         if (good) {
             sonde__python_keep(watch, slot, &view);
@@ -324,6 +328,7 @@ static bool show_losses(const backward *self, PyObject *tensors)
         watch->went_back = true;
         good = good && (show_loss(self, watch, tensors, root) ||
                         sonde__python_count_fault(watch));
+        good = good && sonde__python_program_tell(watch, "backward", root, NULL);
     }
     Py_DECREF(tensors);
     return good;
@@ -336,6 +341,10 @@ static bool look_again(const backward *self)
         sonde__python_watch *watch =
             (sonde__python_watch *)PyList_GetItem(self->watches, i);
 
+        if (is_in_step(watch) &&
+            !sonde__python_program_tell(watch, "went_back", NULL, NULL)) {
+            return false;
+        }
         if (watch->cleared_count > 0 && watch->went_back && is_in_step(watch) &&
             !sonde__python_see_cleared(watch) && !sonde__python_count_fault(watch)) {
             return false;

@@ -78,7 +78,7 @@ bool sonde__python_begin(sonde__python_watch *self, int mode)
     self->steps++;
     self->thread = PyThread_get_thread_ident();
     self->started = true;
-    return true;
+    return sonde__python_program_begin(self, mode);
 }
 
 /* The forward pass is over. */
@@ -119,7 +119,7 @@ bool sonde__python_end(sonde__python_watch *self)
 {
     unsigned kinds = SONDE__PYTHON_WEIGHTS | SONDE__PYTHON_BUFFERS;
     const bool judged = self->judged;
-    bool good = true;
+    bool good = true, recorded = true;
 
     if (self->mode < 0 || !sonde__python_is_live(self)) {
         return true;
@@ -134,13 +134,14 @@ bool sonde__python_end(sonde__python_watch *self)
     if (!judged) {
         good = sonde__python_see_parameters(self, kinds);
     }
+    recorded = sonde__python_program_end(self);
     forget_players(self);
     self->mode = -1;
     self->judged = false;
     if (good && !judged) {
         good = judge(self);
     }
-    return good && sonde__python_deliver(self);
+    return good && recorded && sonde__python_deliver(self);
 }
 
 /* --- forward ------------------------------------------------------------------------ */
@@ -191,7 +192,12 @@ bool sonde__python_begin_root(sonde__python_watch *self, size_t index, PyObject 
     if (self->mode < 0 && !sonde__python_begin(self, mode)) {
         return false;
     }
-    self->inside++;
+    if (self->inside++ == 0) {
+        sonde__python_outline(self, SONDE__PYTHON_FORWARD, index);
+        if (!sonde__python_program_tell(self, "forward", root, inputs)) {
+            return false;
+        }
+    }
     self->only_checks = !sonde__python_are_due(self, FORWARD);
     if (self->only_checks && !are_checked(self)) {
         return true;
@@ -262,8 +268,8 @@ static bool see_before_step(sonde__python_watch *self, size_t player, bool closu
     if (!closure && self->optimizer_count == 1 && self->late_count > 0) {
         sonde__python_finish_late(self);
     }
-    if (!closure && self->optimizer_count == 1 && sonde__python_is_live(self) &&
-        !sonde__python_are_due(self, AFTER)) {
+    if (!closure && self->optimizer_count == 1 && !self->programs.on &&
+        sonde__python_is_live(self) && !sonde__python_are_due(self, AFTER)) {
         self->judged = true;
         return judge(self);
     }
@@ -289,8 +295,10 @@ bool sonde__python_before_step(sonde__python_watch *self, const sonde__python_ho
     if (self->mode != SONDE_MODE_TRAIN && !sonde__python_begin(self, SONDE_MODE_TRAIN)) {
         return false;
     }
+    sonde__python_outline(self, SONDE__PYTHON_STEP, hook->number);
     return self->judged ||
-           see_before_step(self, hook->number, has_closure(optimizer, given, options));
+           (see_before_step(self, hook->number, has_closure(optimizer, given, options)) &&
+            sonde__python_program_tell(self, "step", optimizer, NULL));
 }
 
 bool sonde__python_after_step(sonde__python_watch *self, const sonde__python_hook *hook,
@@ -304,6 +312,9 @@ bool sonde__python_after_step(sonde__python_watch *self, const sonde__python_hoo
     }
     if (self->mode != SONDE_MODE_TRAIN || self->players == NULL) {
         return true;
+    }
+    if (!sonde__python_program_tell(self, "stepped", NULL, NULL)) {
+        return false;
     }
     self->stepped_count += !self->players[hook->number].stepped;
     self->players[hook->number].stepped = true;

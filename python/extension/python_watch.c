@@ -180,6 +180,9 @@ static sonde_err shut(python_watch *self, sonde_run_end reason, const char *text
 /* Drops the hooks and what they declared. */
 static void drop_hooks(python_watch *self)
 {
+    if (self->hooks != NULL && !sonde__python_program_drop(self)) {
+        PyErr_Clear();
+    }
     sonde__python_forget_parameters(self);
     sonde__python_free_modules(self);
     sonde__python_free_losses(self);
@@ -635,6 +638,10 @@ PyDoc_STRVAR(note_cleared_doc,
              "note_cleared(optimizer, cleared)\n--\n\n"
              "Whether the gradients of an optimizer were cleared before its step.");
 
+PyDoc_STRVAR(note_doc, "note(kind, number)\n--\n\n"
+                       "What happens to gradients or a schedule belongs to the outline "
+                       "of a step. 0: it is known, 1: it is recorded now, else its outline.");
+
 PyDoc_STRVAR(findings_doc, "findings()\n--\n\nAll findings so far, as tuples.");
 
 static PyObject *watch_findings(PyObject *object, PyObject *unused)
@@ -705,6 +712,7 @@ static PyMethodDef methods[] = {
     {"where", watch_where, METH_NOARGS, where_doc},
     {"set_device", sonde__python_set_device, METH_O, set_device_doc},
     {"return_to", sonde__python_return_to, METH_VARARGS, return_to_doc},
+    {"note", sonde__python_note, METH_VARARGS, note_doc},
     {"note_cleared", sonde__python_note_cleared, METH_VARARGS, note_cleared_doc},
     {"vitals", watch_vitals, METH_O, vitals_doc},
     {"findings", watch_findings, METH_NOARGS, findings_doc},

@@ -1,0 +1,188 @@
+/*
+ * python_program.c - which steps python/sonde/program records.
+ *
+ * The outline of a step is a hash of its events: the roots that are called and how, the
+ * places that call backward, optimizers, what clears, clips or scales gradients. The first
+ * steps of a mode are recorded, and then, for each outline that is new, one: the step
+ * itself if the events before its forward pass are new, or else the step after it.
+ *
+ * Events between two steps belong to the step of training that follows.
+ */
+#include "extension/python_watch.h"
+
+#include <string.h>
+
+enum { FIRST_TRAIN = 2, FIRST_OTHER = 1 };
+static const uint64_t BEGUN = UINT64_C(0x62656775), EVALUATED = UINT64_C(0x6576616c),
+                      NOTED = UINT64_C(0x6e6f7465);
+
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+    hash = (hash ^ value) * UINT64_C(0x9E3779B97F4A7C15);
+    return hash ^ hash >> 29;
+}
+
+/* Adds an outline to those that are known. True: it was not, and there is room. */
+static bool learn(sonde__python_programs *programs, uint64_t outline)
+{
+    for (size_t i = 0; i < programs->known_count; i++) {
+        if (programs->known[i] == outline) {
+            return false;
+        }
+    }
+    if (programs->known_count == SONDE__PYTHON_OUTLINES) {
+        return false;
+    }
+    programs->known[programs->known_count++] = outline;
+    return true;
+}
+
+/* Calls a method of program.Programs. */
+static bool tell(sonde__python_watch *self, const char *method, PyObject *a, PyObject *b)
+{
+    PyObject *programs = PyObject_GetAttrString(self->hooks, "programs");
+    PyObject *result = NULL;
+
+    if (programs != NULL && b != NULL) {
+        result = PyObject_CallMethod(programs, method, "OO", a, b);
+    } else if (programs != NULL && a != NULL) {
+        result = PyObject_CallMethod(programs, method, "(O)", a);
+    } else if (programs != NULL) {
+        result = PyObject_CallMethod(programs, method, NULL);
+    }
+    Py_XDECREF(programs);
+    Py_XDECREF(result);
+    return result != NULL || sonde__python_count_fault(self);
+}
+
+void sonde__python_outline(sonde__python_watch *self, uint64_t event, uint64_t detail)
+{
+    const int mode = self->mode < 0 ? SONDE_MODE_TRAIN : self->mode;
+
+    self->programs.outline[mode] = mix(mix(self->programs.outline[mode], event), detail);
+}
+
+/* An event between two steps of training, or within one. Its outline if it is new, 1 if
+ * it is recorded now, else 0. */
+static uint64_t note(sonde__python_watch *self, uint64_t event, uint64_t detail)
+{
+    sonde__python_programs *programs = &self->programs;
+    uint64_t *outline = &programs->outline[SONDE_MODE_TRAIN];
+
+    *outline = mix(mix(*outline, event), detail);
+    if (self->mode == SONDE_MODE_TRAIN) {
+        return programs->on;
+    }
+    if (programs->note_count < SONDE__PYTHON_NOTES) {
+        programs->notes[programs->note_count++] = *outline;
+    }
+    return learn(programs, mix(*outline, NOTED)) ? *outline | 2U : 0;
+}
+
+/* The first evaluation after a step of training. */
+static bool note_evaluation(sonde__python_watch *self)
+{
+    const uint64_t outline = note(self, EVALUATED, 0);
+    PyObject *kind = NULL, *number = NULL;
+    bool good = true;
+
+    self->programs.evaluated = true;
+    if (outline > 1) {
+        kind = PyUnicode_FromString("evaluation");
+        number = PyLong_FromUnsignedLongLong(outline);
+        good = kind != NULL && number != NULL && tell(self, "remember", kind, number);
+        Py_XDECREF(number);
+        Py_XDECREF(kind);
+    }
+    return good;
+}
+
+/* Begins a recording, with the events since the step before. */
+static bool record(sonde__python_watch *self, int mode)
+{
+    sonde__python_programs *programs = &self->programs;
+    const size_t count = mode == SONDE_MODE_TRAIN ? programs->note_count : 0;
+    PyObject *notes = PyList_New(0), *number = PyLong_FromLong(mode);
+    bool good = notes != NULL && number != NULL;
+
+    for (size_t i = 0; good && i < count; i++) {
+        PyObject *one = PyLong_FromUnsignedLongLong(programs->notes[i] | 2U);
+
+        good = one != NULL && PyList_Append(notes, one) == 0;
+        Py_XDECREF(one);
+    }
+    programs->on = true;
+    good = good && tell(self, "begin", number, notes);
+    Py_XDECREF(notes);
+    Py_XDECREF(number);
+    return good;
+}
+
+bool sonde__python_program_begin(sonde__python_watch *self, int mode)
+{
+    sonde__python_programs *programs = &self->programs;
+    const unsigned first = mode == SONDE_MODE_TRAIN ? FIRST_TRAIN : FIRST_OTHER;
+    bool good = true;
+
+    if (self->hooks == NULL) {
+        return true;
+    }
+    if (mode != SONDE_MODE_TRAIN && !programs->evaluated) {
+        good = note_evaluation(self);
+    }
+    programs->wanted[mode] =
+        learn(programs, mix(programs->outline[mode] + (uint64_t)mode, BEGUN)) ||
+        programs->wanted[mode] || programs->recorded[mode] < first;
+    if (good && programs->wanted[mode]) {
+        good = record(self, mode);
+    }
+    if (mode == SONDE_MODE_TRAIN) {
+        programs->evaluated = false;
+        programs->note_count = 0;
+    }
+    return good;
+}
+
+bool sonde__python_program_end(sonde__python_watch *self)
+{
+    sonde__python_programs *programs = &self->programs;
+    const int mode = self->mode;
+    const bool was_on = programs->on;
+    const uint64_t outline = programs->outline[mode] + (uint64_t)mode;
+    const bool is_new = learn(programs, outline);
+
+    programs->outline[mode] = 0;
+    programs->on = false;
+    programs->wanted[mode] = is_new && !was_on;
+    programs->recorded[mode] += was_on;
+    return !was_on || self->hooks == NULL || tell(self, "end", NULL, NULL);
+}
+
+bool sonde__python_program_tell(sonde__python_watch *self, const char *method,
+                                PyObject *subject, PyObject *more)
+{
+    return !self->programs.on || self->hooks == NULL || tell(self, method, subject, more);
+}
+
+bool sonde__python_program_drop(sonde__python_watch *self)
+{
+    self->programs = (sonde__python_programs){0};
+    return self->hooks == NULL || tell(self, "drop", NULL, NULL);
+}
+
+PyObject *sonde__python_note(PyObject *watch, PyObject *arguments)
+{
+    sonde__python_watch *self = (sonde__python_watch *)watch;
+    const char *kind = NULL;
+    unsigned int number = 0;
+    uint64_t outline = 0;
+
+    if (!PyArg_ParseTuple(arguments, "sI", &kind, &number)) {
+        return NULL;
+    }
+    if (sonde__python_is_watching(self) && self->hooks != NULL) {
+        outline =
+            note(self, (uint64_t)(unsigned char)kind[0] << 8 | strlen(kind), number);
+    }
+    return PyLong_FromUnsignedLongLong(outline);
+}
