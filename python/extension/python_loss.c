@@ -145,7 +145,8 @@ void sonde__python_free_losses(sonde__python_watch *self)
 
 typedef struct backward {
     PyObject_HEAD PyObject *plain; /* torch.autograd.backward */
-    PyObject *method;              /* the code of torch.Tensor.backward, which calls it */
+    PyObject *methods; /* a tuple: the code of torch.Tensor.backward, which calls it, and of
+                          what calls that in its turn */
     PyObject *watches;             /* a list */
     bool scaled; /* a loss may have been scaled, and know the one that it was made of */
 } backward;
@@ -165,17 +166,17 @@ static bool find_caller(const backward *self, PyObject **frame, PyObject **code,
     }
     Py_INCREF(*frame);
     *code = (PyObject *)PyFrame_GetCode((PyFrameObject *)*frame);
-    if (*code == self->method) {
+    while (PySequence_Contains(self->methods, *code) == 1) {
         PyObject *outer = PyObject_GetAttrString(*frame, "f_back");
 
-        if (outer != NULL && outer != Py_None) {
-            Py_DECREF(*frame);
-            Py_DECREF(*code);
-            *frame = outer;
-            *code = (PyObject *)PyFrame_GetCode((PyFrameObject *)outer);
-        } else {
+        if (outer == NULL || outer == Py_None) {
             Py_XDECREF(outer);
+            break;
         }
+        Py_DECREF(*frame);
+        Py_DECREF(*code);
+        *frame = outer;
+        *code = (PyObject *)PyFrame_GetCode((PyFrameObject *)outer);
     }
     number = PyObject_GetAttrString(*frame, "f_lasti");
     *instruction = number != NULL ? PyLong_AsLong(number) : 0;
@@ -376,17 +377,18 @@ static PyObject *backward_call(PyObject *object, PyObject *arguments, PyObject *
 static PyObject *backward_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
 {
     allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
-    PyObject *plain = NULL, *method = NULL, *watches = NULL;
+    PyObject *plain = NULL, *methods = NULL, *watches = NULL;
     backward *self = NULL;
 
     (void)keywords;
-    if (!PyArg_ParseTuple(arguments, "OOO!", &plain, &method, &PyList_Type, &watches)) {
+    if (!PyArg_ParseTuple(arguments, "OO!O!", &plain, &PyTuple_Type, &methods,
+                          &PyList_Type, &watches)) {
         return NULL;
     }
     self = (backward *)allocate(type, 0);
     if (self != NULL) {
         self->plain = Py_NewRef(plain);
-        self->method = Py_NewRef(method);
+        self->methods = Py_NewRef(methods);
         self->watches = Py_NewRef(watches);
     }
     return (PyObject *)self;
@@ -399,7 +401,7 @@ static void backward_dealloc(PyObject *object)
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
 
     Py_XDECREF(self->plain);
-    Py_XDECREF(self->method);
+    Py_XDECREF(self->methods);
     Py_XDECREF(self->watches);
     release(object);
     Py_DECREF((PyObject *)type);

@@ -35,7 +35,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from . import _sonde
 from .device import is_elsewhere
 from .loss_places import Places
-from .program import Programs
+from .program import PASSING, Programs
 
 if TYPE_CHECKING:
     from .watching import Watch
@@ -44,7 +44,7 @@ FORWARD, BACKWARD, UPDATE = 1, 2, 3
 _watched: "weakref.WeakSet[torch.nn.Module]" = weakref.WeakSet()
 _plain_backward = torch.autograd.backward
 _cores: list[_sonde.Watch] = []  # that are shown losses
-_backward = _sonde.Backward(_plain_backward, torch.Tensor.backward.__code__, _cores)
+_backward = _sonde.Backward(_plain_backward, (torch.Tensor.backward.__code__, *PASSING), _cores)
 _calls = _sonde.Calls(_cores, is_compiling)
 
 
@@ -284,7 +284,6 @@ class Hooks:
         optimizers = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else \
             list(optimizer or [])
         optimizers = [_stepping(one) for one in optimizers]
-        self.optimizer_refs = [weakref.ref(one) for one in optimizers]
         roots = _named_roots(model)
         self.root_refs = {name: weakref.ref(root) for name, root in roots.items()}
         self.core.add_module(None, False)
@@ -293,6 +292,7 @@ class Hooks:
         self.optimizers = set(map(id, optimizers))
         self.declare(roots)
         self.check_optimizers(optimizers)
+        self.optimizer_refs = [weakref.ref(one) for one in optimizers]
         if any(is_elsewhere(value) for root in roots.values() for value in root.parameters()):
             watch._use_device()
         self.install(roots, optimizers, scaler)

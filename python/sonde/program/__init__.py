@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .capture import Capture, Known, pull
+from .capture import PASSING, Capture, Known, pull
 from .facts import Facts
 from .places import Finder, root
 from .text import write
+
+__all__ = ["PASSING", "Programs"]
 
 if TYPE_CHECKING:
     from ..torch_hooks import Hooks

@@ -48,6 +48,10 @@ class _Mode(TorchFunctionMode):
         return result
 
 
+# Code that passes on calls of PyTorch's functions while a mode is on the stack.
+PASSING = _Mode.__torch_function__.__code__, torch.overrides.handle_torch_function.__code__
+
+
 def push(mode: Any) -> None:
     """Puts a mode under those that are on the stack of this thread."""
     others = [_pop_mode() for _ in range(_len_torch_function_stack())]
