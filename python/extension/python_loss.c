@@ -145,9 +145,10 @@ void sonde__python_free_losses(sonde__python_watch *self)
 
 typedef struct backward {
     PyObject_HEAD PyObject *plain; /* torch.autograd.backward */
-    PyObject *methods; /* a tuple: the code of torch.Tensor.backward, which calls it, and of
+    PyObject
+        *methods; /* a tuple: the code of torch.Tensor.backward, which calls it, and of
                           what calls that in its turn */
-    PyObject *watches;             /* a list */
+    PyObject *watches; /* a list */
     bool scaled; /* a loss may have been scaled, and know the one that it was made of */
 } backward;
 

@@ -638,9 +638,10 @@ PyDoc_STRVAR(note_cleared_doc,
              "note_cleared(optimizer, cleared)\n--\n\n"
              "Whether the gradients of an optimizer were cleared before its step.");
 
-PyDoc_STRVAR(note_doc, "note(kind, number)\n--\n\n"
-                       "What happens to gradients or a schedule belongs to the outline "
-                       "of a step. 0: it is known, 1: it is recorded now, else its outline.");
+PyDoc_STRVAR(note_doc,
+             "note(kind, number)\n--\n\n"
+             "What happens to gradients or a schedule belongs to the outline "
+             "of a step. 0: it is known, 1: it is recorded now, else its outline.");
 
 PyDoc_STRVAR(findings_doc, "findings()\n--\n\nAll findings so far, as tuples.");
 

@@ -52,6 +52,8 @@ class Programs:
     def begin(self, mode: int, notes: list[int]) -> None:
         """A step begins that is recorded. notes: outlines of the events before it."""
         hooks = self.hooks
+        if torch._C._get_tracing_state() is not None:
+            return  # what is read of a module would be part of the trace
         self.left = [one for one in self.left if not pull(one)]
         known = Known(hooks.named_roots(), hooks.live_optimizers(), hooks.names)
         self.mode = MODES[mode]
@@ -61,8 +63,6 @@ class Programs:
             self.on.miss("the model is compiled" if hooks.is_compiled()
                          else "parts of the program are compiled")
             self.on.facts["compiled"] = True
-        if torch._C._get_tracing_state() is not None:
-            self.on.miss("the step is traced")
         for kind, row, place in (self.noted[one] for one in notes if one in self.noted):
             self.on.event(kind, place, **row)
         self.on.install(not self.on.gap)

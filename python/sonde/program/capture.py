@@ -1,8 +1,8 @@
 """A recording of one step: its operations, the modules that called them, its events.
 
 Operations are seen by a mode of torch.overrides, which is on the stack of one thread while the
-step lasts. The mode lies at the bottom of that stack, above torch.device: a mode that the program
-enters and leaves meanwhile comes off the top, as it expects. No tensor is kept: values are known
+step lasts. The mode lies at the bottom of that stack, above the default device alone, which expects
+to be there: a mode that the program enters and leaves meanwhile comes off the top, as it expects. No tensor is kept: values are known
 by the identity of a tensor while a weak reference says that it lives."""
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch.nn.modules import module as torch_module
 from torch.overrides import TorchFunctionMode, _len_torch_function_stack, _pop_mode, _push_mode
-from torch.utils._device import DeviceContext
 
 from . import losses, ops
 from .facts import Facts
@@ -53,9 +52,10 @@ PASSING = _Mode.__torch_function__.__code__, torch.overrides.handle_torch_functi
 
 
 def push(mode: Any) -> None:
-    """Puts a mode under those that are on the stack of this thread."""
+    """Puts a mode under those that are on the stack of this thread, above the default device."""
     others = [_pop_mode() for _ in range(_len_torch_function_stack())]
-    if others and isinstance(others[-1], DeviceContext):
+    default = getattr(getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None), "device_context", None)
+    if others and others[-1] is default:
         _push_mode(others.pop())
     for one in [mode, *reversed(others)]:
         _push_mode(one)
