@@ -6,7 +6,9 @@
  * steps of a mode are recorded, and then, for each outline that is new, one: the step
  * itself if the events before its forward pass are new, or else the step after it.
  *
- * Events between two steps belong to the step of training that follows.
+ * Between these, a step at which tensors are due that are known from the program looks for
+ * them (program/observed.py). Events between two steps belong to the step of training that
+ * follows.
  */
 #include "extension/python_watch.h"
 
@@ -97,6 +99,56 @@ static bool note_evaluation(sonde__python_watch *self)
     return good;
 }
 
+/* Whether tensors that are known from the program are due at the step that begins. */
+static bool is_any_due(const sonde__python_watch *self, int mode)
+{
+    const sonde__python_programs *programs = &self->programs;
+
+    for (size_t i = mode == SONDE_MODE_TRAIN ? programs->evaluated_count : 0;
+         i < programs->slot_count; i++) {
+        if (sonde__python_is_due(self, programs->slots[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool look(sonde__python_watch *self, int mode)
+{
+    PyObject *number = PyLong_FromLong(mode);
+    bool good = false;
+
+    self->programs.looking = true;
+    good = number != NULL && tell(self, "look", number, NULL);
+    Py_XDECREF(number);
+    return good;
+}
+
+PyObject *sonde__python_look_for(PyObject *watch, PyObject *arguments)
+{
+    sonde__python_programs *programs = &((sonde__python_watch *)watch)->programs;
+    const size_t count = programs->slot_count;
+    uint32_t *slots = NULL;
+    unsigned int slot = 0;
+    int evaluated = 0;
+
+    if (!PyArg_ParseTuple(arguments, "Ip", &slot, &evaluated)) {
+        return NULL;
+    }
+    slots = PyMem_Realloc(programs->slots, (count + 1) * sizeof *slots);
+    if (slots == NULL) {
+        return PyErr_NoMemory();
+    }
+    slots[count] = slot;
+    if (evaluated != 0) {
+        slots[count] = slots[programs->evaluated_count];
+        slots[programs->evaluated_count++] = slot;
+    }
+    programs->slots = slots;
+    programs->slot_count++;
+    Py_RETURN_NONE;
+}
+
 /* Begins a recording, with the events since the step before. */
 static bool record(sonde__python_watch *self, int mode)
 {
@@ -135,6 +187,8 @@ bool sonde__python_program_begin(sonde__python_watch *self, int mode)
         programs->wanted[mode] || programs->recorded[mode] < first;
     if (good && programs->wanted[mode]) {
         good = record(self, mode);
+    } else if (good && is_any_due(self, mode)) {
+        good = look(self, mode);
     }
     if (mode == SONDE_MODE_TRAIN) {
         programs->evaluated = false;
@@ -150,22 +204,25 @@ bool sonde__python_program_end(sonde__python_watch *self)
     const bool was_on = programs->on;
     const uint64_t outline = programs->outline[mode] + (uint64_t)mode;
     const bool is_new = learn(programs, outline);
+    const bool was_told = was_on || programs->looking;
 
     programs->outline[mode] = 0;
-    programs->on = false;
+    programs->on = programs->looking = false;
     programs->wanted[mode] = is_new && !was_on;
     programs->recorded[mode] += was_on;
-    return !was_on || self->hooks == NULL || tell(self, "end", NULL, NULL);
+    return !was_told || self->hooks == NULL || tell(self, "end", NULL, NULL);
 }
 
 bool sonde__python_program_tell(sonde__python_watch *self, const char *method,
                                 PyObject *subject, PyObject *more)
 {
-    return !self->programs.on || self->hooks == NULL || tell(self, method, subject, more);
+    return (!self->programs.on && !self->programs.looking) || self->hooks == NULL ||
+           tell(self, method, subject, more);
 }
 
 bool sonde__python_program_drop(sonde__python_watch *self)
 {
+    PyMem_Free(self->programs.slots);
     self->programs = (sonde__python_programs){0};
     return self->hooks == NULL || tell(self, "drop", NULL, NULL);
 }

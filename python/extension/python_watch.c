@@ -638,6 +638,10 @@ PyDoc_STRVAR(note_cleared_doc,
              "note_cleared(optimizer, cleared)\n--\n\n"
              "Whether the gradients of an optimizer were cleared before its step.");
 
+PyDoc_STRVAR(look_for_doc,
+             "look_for(slot, evaluated)\n--\n\n"
+             "program.Programs shows this tensor when it is due; evaluated: "
+             "in evaluation alone.");
 PyDoc_STRVAR(note_doc,
              "note(kind, number)\n--\n\n"
              "What happens to gradients or a schedule belongs to the outline "
@@ -713,6 +717,7 @@ static PyMethodDef methods[] = {
     {"where", watch_where, METH_NOARGS, where_doc},
     {"set_device", sonde__python_set_device, METH_O, set_device_doc},
     {"return_to", sonde__python_return_to, METH_VARARGS, return_to_doc},
+    {"look_for", sonde__python_look_for, METH_VARARGS, look_for_doc},
     {"note", sonde__python_note, METH_VARARGS, note_doc},
     {"note_cleared", sonde__python_note_cleared, METH_VARARGS, note_cleared_doc},
     {"vitals", watch_vitals, METH_O, vitals_doc},

@@ -80,6 +80,9 @@ typedef struct sonde__python_programs {
     bool evaluated;                      /* since the last step of training */
     uint64_t notes[SONDE__PYTHON_NOTES]; /* outlines after each event since then */
     size_t note_count;
+    bool looking;                       /* the step that is on shows some of these */
+    uint32_t *slots;                    /* of tensors that are known from the program */
+    size_t slot_count, evaluated_count; /* the first ones are losses of evaluations */
 } sonde__python_programs;
 
 typedef struct sonde__python_watch {
@@ -104,6 +107,8 @@ typedef struct sonde__python_watch {
     uint64_t steps;       /* that have begun */
     unsigned long thread; /* on which that step began */
     bool judged;          /* it was ended before its optimizer stepped */
+    bool weighed;         /* a step of training has begun, which showed the weights */
+    bool weighs;          /* it is the one that is on */
     int inside;           /* forward passes of roots that are on */
     size_t optimizer_count, stepped_count;
     sonde__python_player *players; /* optimizer_count + 1; NULL: no hooks */
@@ -360,6 +365,7 @@ bool sonde__python_program_tell(sonde__python_watch *self, const char *method,
 /* Forgets everything, and a recording that is on. */
 bool sonde__python_program_drop(sonde__python_watch *self);
 PyObject *sonde__python_note(PyObject *watch, PyObject *arguments);
+PyObject *sonde__python_look_for(PyObject *watch, PyObject *arguments);
 
 /* --- losses ------------------------------------------------------------------------- */
 

@@ -491,8 +491,8 @@ class Hooks:
 
     def declare_output(self, module: int, number: int, tensor: torch.Tensor) -> int:
         name, op = self.modules[module]
-        return self.slot(_output(name, number), "activation" if name else "output", tensor, name,
-                         op, FORWARD)
+        role = "output" if name in self.root_refs else "activation"
+        return self.slot(_output(name, number), role, tensor, name, op, FORWARD)
 
     def declare_gradient(self, module: int, number: int, tensor: torch.Tensor) -> int:
         name, op = self.modules[module]

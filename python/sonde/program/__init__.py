@@ -14,6 +14,7 @@ import torch
 
 from .capture import PASSING, Capture, Known, pull
 from .facts import Facts
+from .observed import Look, Observed
 from .places import Finder, root
 from .text import write
 
@@ -39,7 +40,9 @@ class Programs:
         self.hooks = weakref.proxy(hooks)
         self.finder = Finder()
         self.facts = {mode: Facts() for mode in MODES}
+        self.observed = Observed(hooks)
         self.on: Capture | None = None
+        self.look_on: Look | None = None
         self.mode = ""
         # Events between steps, by the outline that they make.
         self.noted: dict[int, tuple[str, dict[str, Any], Any]] = {}
@@ -57,7 +60,12 @@ class Programs:
         self.left = [one for one in self.left if not pull(one)]
         known = Known(hooks.named_roots(), hooks.live_optimizers(), hooks.names)
         self.mode = MODES[mode]
-        self.on = Capture(known, self.finder, self.facts[self.mode])
+        self.on = Capture(known, self.finder, self.facts[self.mode], self.observed,
+                          self.mode == "train")
+        for index, ref in known.module_ids.values():
+            module = ref()
+            if module is not None and known.names_activations(index):
+                self.observed.names[module] = known.modules[index]["name"]
         compiled = hooks.is_compiled() or _is_compiled_somewhere()
         if compiled:
             self.on.miss("the model is compiled" if hooks.is_compiled()
@@ -67,7 +75,14 @@ class Programs:
             self.on.event(kind, place, **row)
         self.on.install(not self.on.gap)
 
+    def look(self, mode: int) -> None:
+        """A step begins at which something is due that is known from the program."""
+        if not _is_compiled_somewhere() and torch._C._get_tracing_state() is None:
+            self.left = [one for one in self.left if not pull(one)]
+            self.look_on = Look(self.observed, self.finder, MODES[mode] == "train")
+
     def end(self) -> None:
+        self._end_look()
         on, self.on = self.on, None
         if on is None:
             return
@@ -81,12 +96,19 @@ class Programs:
 
     def drop(self) -> None:
         """Ends a recording without a program."""
+        self._end_look()
         if self.on is not None:
             left, self.on = self.on.uninstall(), None
             self.left += [left] if left is not None else []
         self.left = [one for one in self.left if not pull(one)]
 
+    def _end_look(self) -> None:
+        if self.look_on is not None:
+            left, self.look_on = self.look_on.uninstall(), None
+            self.left += [left] if left is not None else []
+
     def forward(self, module: Any, inputs: Any) -> None:
+        self.observed.restart()
         if self.on is not None:
             self.on.forward(module, inputs, self.finder.here())
 
@@ -95,11 +117,16 @@ class Programs:
         if self.on is not None:
             self.on.backward(tensor, self.hooks.loss_name, self.finder.here(), self.scale)
             self.scale = 1.0
-            self.on.off += 1
+        self._pause(1)
 
     def went_back(self) -> None:
-        if self.on is not None:
-            self.on.off = max(self.on.off - 1, 0)
+        self._pause(-1)
+
+    def _pause(self, more: int) -> None:
+        """Backward passes and optimizers call functions that are not the program's."""
+        for one in (self.on, self.look_on):
+            if one is not None:
+                one.off = max(one.off + more, 0)
 
     def remember(self, kind: str, outline: int, subject: Any = None, **row: Any) -> None:
         """An event of training, within a step (outline: 1) or between two."""
@@ -117,11 +144,10 @@ class Programs:
         if self.on is not None:
             self.on.event("step", self._step_place(),
                           optimizer=self.hooks.optimizer_number(optimizer))
-            self.on.off += 1
+        self._pause(1)
 
     def stepped(self) -> None:
-        if self.on is not None:
-            self.on.off = max(self.on.off - 1, 0)
+        self._pause(-1)
 
     # --- the text ---------------------------------------------------------------------------
 

@@ -29,11 +29,11 @@ _FIELDS = ("p", "eps", "momentum", "affine", "track_running_stats", "in_features
            "padding_idx", "negative_slope", "batch_first", "bidirectional", "num_layers",
            "dropout", "reduction", "ignore_index", "label_smoothing")
 # Modules that take other, faster ways in evaluation unless a mode is on the stack.
-_TAKE_OTHER_WAYS = (torch.nn.MultiheadAttention, torch.nn.TransformerEncoderLayer,
+TAKE_OTHER_WAYS = (torch.nn.MultiheadAttention, torch.nn.TransformerEncoderLayer,
                     torch.nn.TransformerEncoder)
 
 
-class _Mode(TorchFunctionMode):
+class Mode(TorchFunctionMode):
     """Passes on what PyTorch's functions are called with; a mode that is off does nothing."""
 
     def __init__(self, taker: Any):
@@ -48,7 +48,7 @@ class _Mode(TorchFunctionMode):
 
 
 # Code that passes on calls of PyTorch's functions while a mode is on the stack.
-PASSING = _Mode.__torch_function__.__code__, torch.overrides.handle_torch_function.__code__
+PASSING = Mode.__torch_function__.__code__, torch.overrides.handle_torch_function.__code__
 
 
 def push(mode: Any) -> None:
@@ -91,8 +91,10 @@ def tensors_of(value: Any, depth: int = 3) -> list[torch.Tensor]:
 class Capture:
     """One step. known: the modules, parameters, buffers and optimizers of the watch."""
 
-    def __init__(self, known: "Known", finder: Finder, facts: Facts):
+    def __init__(self, known: "Known", finder: Finder, facts: Facts, observed: Any,
+                 training: bool):
         self.known, self.finder, self.facts_of = known, finder, facts
+        self.observed, self.training = observed, training
         self.files = Files()
         self.values: list[dict[str, Any]] = []
         self.nodes: list[dict[str, Any]] = []
@@ -108,14 +110,14 @@ class Capture:
         self.numbers: dict[int, int] = {}  # outputs of a module, in this pass of a root
         self.thread = threading.get_ident()
         self.off = 0  # backward passes and optimizers that are at work
-        self.mode: _Mode | None = None
+        self.mode: Mode | None = None
         self.handles: list[Any] = []
 
     # --- on and off -----------------------------------------------------------------------
 
     def install(self, sees_functions: bool) -> None:
         if sees_functions:
-            self.mode = _Mode(self.take)
+            self.mode = Mode(self.take)
             push(self.mode)
         self.handles = [
             torch_module.register_module_forward_pre_hook(self.enter),
@@ -187,12 +189,12 @@ class Capture:
             return
         try:
             with torch._C.DisableTorchFunctionSubclass():
-                self._take(made, arguments, options, result)
+                self._take(made, function, arguments, options, result)
         except Exception as problem:
             self.miss(f"{made.name}: {type(problem).__name__}: {problem}")
 
-    def _take(self, made: ops.Operation, arguments: tuple[Any, ...], options: dict[str, Any],
-              result: Any) -> None:
+    def _take(self, made: ops.Operation, function: Any, arguments: tuple[Any, ...],
+              options: dict[str, Any], result: Any) -> None:
         results = tensors_of(result)
         if made.inplace and not results and arguments:
             results = tensors_of(arguments[0])  # x[i] = y
@@ -213,8 +215,8 @@ class Capture:
         module = self.stack[-1] if self.stack else -1
         node = {"op": made.name, "attributes": ops.attributes(made, arguments, options),
                 "inputs": inputs, "outputs": [], "module": module,
-                "place": self.files.place(place),
-                "in_loss": module >= 0 and "loss" in self.known.modules[module]["kind"].lower()}
+                "place": self.files.place(place), "_function": (function, place),
+                "_in_loss": module >= 0 and "loss" in self.known.modules[module]["kind"].lower()}
         number = len(self.nodes)
         for one in results:
             kind = {} if any(i >= 0 for i in inputs) else {"kind": "constant"}
@@ -224,11 +226,19 @@ class Capture:
             self._enter(one, index)
         self.nodes.append(node)
         if made.name in ops.LOSSES:
-            self._found_loss(number, operands)
+            self._found_loss(number, operands, results[0])
+        elif made.name in self.observed.activations and module >= 0 and \
+                self.known.names_activations(module):
+            self.observed.activation(function, self.known.modules[module]["name"], made.name,
+                                     results[0])
 
-    def _found_loss(self, number: int, operands: list[Any]) -> None:
+    def _found_loss(self, number: int, operands: list[Any], result: Any) -> None:
         node = self.nodes[number]
         predictions, targets = losses.of_function(node, self.values)
+        if predictions >= 0 <= targets:
+            inputs = node["inputs"]
+            self.observed.loss(*node["_function"], operands, (
+                inputs.index(predictions), inputs.index(targets)), result, self.training)
         self._loss(number, node["outputs"][0], predictions, targets, node["place"])
         if len(self.losses) == 1 and len(operands) > 1 and operands[1] is not None:
             self._facts(operands[1])
@@ -262,7 +272,7 @@ class Capture:
             self.stack.append(index)
             if isinstance(module, torch.jit.ScriptModule):
                 self.miss(f"{row['name'] or 'the model'} is scripted")
-            elif self.mode is not None and isinstance(module, _TAKE_OTHER_WAYS) and \
+            elif self.mode is not None and isinstance(module, TAKE_OTHER_WAYS) and \
                     not module.training:
                 self.miss(f"{row['name'] or 'the model'} is evaluated in one piece by PyTorch")
                 row["away"] = row.get("away", 0) + pull(self.mode)
@@ -340,17 +350,17 @@ class Capture:
         self._reach(tensor)
 
     def _by_hand(self, value: int, node: int) -> None:
-        predictions, targets = losses.by_hand(value, self.nodes, self.values, self.makers)
-        if predictions >= 0:
-            self._loss(node, value, predictions, targets, self.nodes[node]["place"])
-            if len(self.losses) == 1:
-                self._facts_of_value(targets)
-
-    def _facts_of_value(self, value: int) -> None:
-        for key, index in list(self.ids.items()):
-            tensor = self.refs[key]() if index == value else None
-            if tensor is not None:
-                self._facts(tensor)
+        meeting = losses.by_hand(value, self.nodes, self.values, self.makers)
+        if meeting is None:
+            return
+        row, predictions, targets = meeting
+        self._loss(node, value, predictions, targets, self.nodes[node]["place"])
+        inputs = row["inputs"]
+        alive = {index: self.refs[key]() for key, index in self.ids.items() if index in inputs}
+        if len(self.losses) == 1 and alive.get(targets) is not None:
+            self._facts(alive[targets])
+        self.observed.loss(*row["_function"], [alive.get(i) for i in inputs],
+                           (inputs.index(predictions), inputs.index(targets)), None, True)
 
     def _reach(self, loss: torch.Tensor) -> None:
         """Marks the parameters that the autograd graph of a loss has."""
@@ -427,6 +437,14 @@ class Known:
             if buffer is not None:
                 self.buffers.setdefault(id(buffer), f"{name}.{key}" if name else key)
         return index
+
+    def names_activations(self, index: int) -> bool:
+        """Whether functional activations that a module calls are observed: those in modules of
+        PyTorch's own are what these modules return."""
+        ref = next((ref for one, ref in self.module_ids.values() if one == index), None)
+        module = ref() if ref is not None else None
+        return index < self.declared and module is not None and \
+            not type(module).__module__.startswith("torch.nn.")
 
     def is_declared(self, index: int) -> bool:
         return index < self.declared

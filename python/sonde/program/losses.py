@@ -41,17 +41,18 @@ def above(value: int, nodes: Rows, makers: dict[int, int]) -> list[int]:
     return order
 
 
-def by_hand(value: int, nodes: Rows, values: Rows, makers: dict[int, int]) -> tuple[int, int]:
-    """(predictions, targets) of a loss that no function of PyTorch computes; (-1, -1): they are
-    not found. Only operations outside of modules count, or in one that is a loss."""
-    best: tuple[int, int, int] | None = None
+def by_hand(value: int, nodes: Rows, values: Rows,
+            makers: dict[int, int]) -> tuple[dict[str, Any], int, int] | None:
+    """(node, predictions, targets) of a loss that no function of PyTorch computes: where these
+    meet; None: that is not found. Only operations outside of modules count, or in one that is a loss."""
+    best: tuple[int, dict[str, Any], int, int] | None = None
     for node in above(value, nodes, makers)[:_DEPTH]:
         row = nodes[node]
-        pair = _meet(row, values) if row.get("module", -1) < 0 or row.get("in_loss") else None
+        pair = _meet(row, values) if row.get("module", -1) < 0 or row.get("_in_loss") else None
         rank = {"sub": 0, "index": 1, "mul": 2}.get(row["op"], 3)
         if pair is not None and (best is None or rank < best[0]):
-            best = rank, *pair
-    return best[1:] if best is not None else (-1, -1)
+            best = rank, row, *pair
+    return best[1:] if best is not None else None
 
 
 def _meet(row: dict[str, Any], values: Rows) -> tuple[int, int] | None:

@@ -27,7 +27,7 @@ def _short(row: dict[str, Any]) -> dict[str, Any]:
     """Without what is at its default."""
     return {key: value for key, value in row.items()
             if value is not None and not (value == _DEFAULTS.get(key, "") or value is False
-                                          or value == {} or key == "in_loss")}
+                                          or value == {} or key[0] == "_")}
 
 
 def write(head: dict[str, Any], rows: dict[str, list[dict[str, Any]]],
