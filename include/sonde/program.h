@@ -214,7 +214,7 @@ SONDE_API double sonde_attribute_number(sonde_program_attributes attributes,
 /* The value that is observed under a tensor's name; -1: none. Linear in values. */
 SONDE_API int sonde_program_find(const sonde_program *program, const char *tensor);
 /*
- * The place in the program of a tensor that is observed: the line of the operation that
+ * The place in the program of an observed tensor: the line of the operation that
  * made it; for a parameter, its gradient or its update, of the first operation that reads
  * it; for a module's output, of the last operation in it, or of its first call. file is ""
  * if the program does not know. The strings are the program's.
