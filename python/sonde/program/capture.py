@@ -227,6 +227,8 @@ class Capture:
         self.nodes.append(node)
         if made.name in ops.LOSSES:
             self._found_loss(number, operands, results[0])
+        elif (function, place) in self.observed.losses:  # by hand, found at an earlier step
+            self.observed.loss(function, place, operands, None, None, self.training)
         elif made.name in self.observed.activations and module >= 0 and \
                 self.known.names_activations(module):
             self.observed.activation(function, self.known.modules[module]["name"], made.name,
@@ -359,8 +361,9 @@ class Capture:
         alive = {index: self.refs[key]() for key, index in self.ids.items() if index in inputs}
         if len(self.losses) == 1 and alive.get(targets) is not None:
             self._facts(alive[targets])
-        self.observed.loss(*row["_function"], [alive.get(i) for i in inputs],
-                           (inputs.index(predictions), inputs.index(targets)), None, True)
+        if row["_function"] not in self.observed.losses:
+            self.observed.loss(*row["_function"], [alive.get(i) for i in inputs],
+                               (inputs.index(predictions), inputs.index(targets)), None, True)
 
     def _reach(self, loss: torch.Tensor) -> None:
         """Marks the parameters that the autograd graph of a loss has."""

@@ -48,11 +48,12 @@ class Observed:
         """A forward pass begins."""
         self.counts.clear()
 
-    def loss(self, function: Any, place: "Place", operands: list[Any], pair: tuple[int, int],
-             result: Any, training: bool) -> None:
-        """A call that compares predictions with targets: the operands of these numbers."""
+    def loss(self, function: Any, place: "Place", operands: list[Any],
+             pair: tuple[int, int] | None, result: Any, training: bool) -> None:
+        """A call that compares predictions with targets. pair: which operands these are; None:
+        it is known."""
         key = function, place
-        if key not in self.losses:
+        if key not in self.losses and pair is not None:
             number = None if training else next(
                 (row[0] for (one, _), row in self.losses.items() if one is function), None)
             if number is None:
@@ -165,7 +166,6 @@ class Look:
                 self.observed.activation(function, name, made.name, result)
             return
         place = self.finder.here()
-        pair = self.observed.losses.get((function, place))
-        if pair is not None:
-            self.observed.loss(function, place, ops.operands(made, arguments, options), pair[1:],
+        if (function, place) in self.observed.losses:
+            self.observed.loss(function, place, ops.operands(made, arguments, options), None,
                                result if made.name in ops.LOSSES else None, self.training)
