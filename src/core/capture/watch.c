@@ -50,9 +50,9 @@ typedef struct watch_state {
     unsigned checked_roles;            /* bit r: slots of role r are checked */
     bool attached, ruled, bound, open; /* completed parts of the first step */
     sonde_call_shape shape;
-    bool complained;            /* of an invalid value */
-    bool calls;                 /* the program's own taps expect begin_call */
-    bool stepping, due, shown;  /* shown: the rules have a program of this step */
+    bool complained; /* of an invalid value */
+    bool calls;      /* the program's own taps expect begin_call */
+    bool stepping, due;
     sonde__observe_steps steps; /* without a hook, which counts them else */
     sonde_coordinate at;
     unsigned roles; /* bit r: there are slots of role r */
@@ -425,13 +425,14 @@ void sonde_watch_end_step(sonde_watch *face)
     if (watch->due) {
         sonde_observer_end_step(watch->observer);
     }
-    if (watch->shown) {
+    if (watch->ruled) {
         sonde__rules_end_program(watch->rules, watch->observer, &watch->at);
     }
     if (watch->hook != NULL) {
         sonde_hook_step_done(watch->hook);
     }
-    watch->stepping = watch->due = watch->shown = false;
+    watch->stepping = false;
+    watch->due = false;
     set_checks(watch);
 }
 
@@ -467,7 +468,6 @@ sonde_err sonde_watch_program(sonde_watch *face, const sonde_program *program,
         SONDE__TRY_GO(
             sonde__rules_program(watch->rules, watch->observer, &watch->at, copy, diag));
         copy = NULL; /* taken */
-        watch->shown = true;
     }
 error:
     sonde_program_destroy(copy);

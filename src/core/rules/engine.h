@@ -248,7 +248,8 @@ void sonde__rules_free_programs(sonde_rules *rules);
 sonde_place sonde__rules_place_of(const sonde_rules *rules, const char *tensor,
                                   const sonde_program **program);
 /* rules_sink.c: sonde__rules_take_program, of the current step of an observer that the
- * rules are attached to; and the end of this step, if no tap was due. */
+ * rules are attached to; and, at the end of each step, the end of one with a program, if
+ * no tap was due. */
 sonde_err sonde__rules_program(sonde_rules *rules, const sonde_observer *observer,
                                const sonde_coordinate *at, sonde_program *program,
                                sonde_diag *diag);

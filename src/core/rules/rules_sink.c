@@ -125,7 +125,9 @@ sonde_err sonde__rules_program(sonde_rules *rules, const sonde_observer *observe
 void sonde__rules_end_program(sonde_rules *rules, const sonde_observer *observer,
                               const sonde_coordinate *at)
 {
-    sink_end_step(&attached_to(rules, observer)->sinks[0].sink, at);
+    if (rules->waiting_programs != NULL) {
+        sink_end_step(&attached_to(rules, observer)->sinks[0].sink, at);
+    }
 }
 
 static void free_attached(sonde_rules *rules)
