@@ -1,4 +1,5 @@
 """The program of a step, as sonde.watch describes it: operations, lines, events, losses."""
+import json
 import warnings
 import weakref
 
@@ -7,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import sonde
-from harness import check, main, program
+from harness import check, folder, main, program
 from program_text import texts_of
 
 warnings.filterwarnings("ignore")
@@ -437,6 +438,43 @@ def evaluation_and_new_outlines():
           found[-1][1].kinds().count("backward") == 2)
     watch.close()
     check("no fault", watch.faults == 0)
+
+
+@program
+def recorded():
+    """The run has the programs, each at the step at which it begins to hold."""
+    x, y = batch()
+    net = Net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    path = folder("recorded")
+    watch, found = make(net, optimizer, run=path)
+    for i in range(6):
+        optimizer.zero_grad()
+        F.cross_entropy(net(x), y).backward()
+        if i >= 4:
+            nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        optimizer.step()
+    with torch.no_grad():
+        F.cross_entropy(net.eval()(x), y)
+    watch.close()
+    check("no fault", watch.faults == 0)
+    run = sonde.open(path)
+    check(f"texts: {[mode for mode, _ in found]}", [mode for mode, _ in found] ==
+          ["train", "train", "train", "eval"])
+    steps = run.steps("train", "program/train").tolist()
+    check(f"steps, without the second, which is like the first: {steps}", steps == [0, 5])
+    for step, (_, text) in zip(steps, found[1:]):
+        row = json.loads(bytes(run.value("program/train", step, mode="train")))
+        check(f"step {step}: the same nodes", [node["op"] for node in row["nodes"]] == text.ops() and
+              [event["event"] for event in row["events"]] == text.kinds())
+        check(f"step {step}: values and places", len(row["values"]) == len(text.values) and
+              row["files"] == text.files and row["losses"][0]["node"] == text.losses[0]["node"] and
+              [node.get("place") for node in row["nodes"]] ==
+              [node.get("place") for node in text.nodes])
+    check("its role", next(info.role for info in run.tensors() if info.name == "program/train") ==
+          "program")
+    row = json.loads(bytes(run.value("program/eval", 0, mode="eval")))
+    check("evaluation", row["mode"] == "eval" and row["nodes"][-1]["op"] == "cross_entropy")
 
 
 @program

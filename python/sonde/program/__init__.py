@@ -48,7 +48,6 @@ class Programs:
         self.noted: dict[int, tuple[str, dict[str, Any], Any]] = {}
         self.left: list[Any] = []  # modes that are off and still on the stack
         self.scale = 1.0
-        self.texts: dict[str, str] = {}  # the last ones, by mode
 
     # --- called by C ------------------------------------------------------------------------
 
@@ -90,9 +89,7 @@ class Programs:
         if left is not None:
             self.left.append(left)
         text = self._text(on)
-        self.texts[self.mode] = text
-        if hasattr(self.hooks.core, "program"):
-            self.hooks.core.program(text)
+        self.hooks.core.program(text)
 
     def drop(self) -> None:
         """Ends a recording without a program."""
