@@ -180,6 +180,9 @@ static sonde_err shut(python_watch *self, sonde_run_end reason, const char *text
 /* Drops the hooks and what they declared. */
 static void drop_hooks(python_watch *self)
 {
+    if (self->hooks != NULL && !sonde__python_program_drop(self)) {
+        PyErr_Clear();
+    }
     sonde__python_forget_parameters(self);
     sonde__python_free_modules(self);
     sonde__python_free_losses(self);
@@ -712,6 +715,18 @@ PyDoc_STRVAR(note_cleared_doc,
              "note_cleared(optimizer, cleared)\n--\n\n"
              "Whether the gradients of an optimizer were cleared before its step.");
 
+PyDoc_STRVAR(look_for_doc,
+             "look_for(slot, evaluated)\n--\n\n"
+             "program.Programs shows this tensor when it is due; evaluated: "
+             "in evaluation alone.");
+PyDoc_STRVAR(program_doc, "program(text)\n--\n\n"
+                          "Shows the program of the step that is on, as docs/program.md "
+                          "describes its text.");
+PyDoc_STRVAR(note_doc,
+             "note(kind, number)\n--\n\n"
+             "What happens to gradients or a schedule belongs to the outline "
+             "of a step. 0: it is known, 1: it is recorded now, else its outline.");
+
 PyDoc_STRVAR(findings_doc, "findings()\n--\n\nAll findings so far, as tuples.");
 
 static PyObject *watch_findings(PyObject *object, PyObject *unused)
@@ -781,6 +796,9 @@ static PyMethodDef methods[] = {
     {"where", watch_where, METH_NOARGS, where_doc},
     {"set_device", sonde__python_set_device, METH_O, set_device_doc},
     {"return_to", sonde__python_return_to, METH_VARARGS, return_to_doc},
+    {"look_for", sonde__python_look_for, METH_VARARGS, look_for_doc},
+    {"program", sonde__python_record_program, METH_O, program_doc},
+    {"note", sonde__python_note, METH_VARARGS, note_doc},
     {"note_cleared", sonde__python_note_cleared, METH_VARARGS, note_cleared_doc},
     {"vitals", watch_vitals, METH_O, vitals_doc},
     {"findings", watch_findings, METH_NOARGS, findings_doc},

@@ -36,6 +36,7 @@ from . import _sonde
 from .device import is_elsewhere
 from .loss_places import Places
 from .optimizers import Following, given, stepping
+from .program import PASSING, Programs
 
 if TYPE_CHECKING:
     from .watching import Watch
@@ -44,7 +45,7 @@ FORWARD, BACKWARD, UPDATE = 1, 2, 3
 _watched: "weakref.WeakSet[torch.nn.Module]" = weakref.WeakSet()
 _plain_backward = torch.autograd.backward
 _cores: list[_sonde.Watch] = []  # that are shown losses
-_backward = _sonde.Backward(_plain_backward, torch.Tensor.backward.__code__, _cores)
+_backward = _sonde.Backward(_plain_backward, (torch.Tensor.backward.__code__, *PASSING), _cores)
 _calls = _sonde.Calls(_cores, is_compiling)
 
 
@@ -118,6 +119,10 @@ def _scale(plain: Any) -> Any:
                 isinstance(outputs, torch.Tensor) and made is not outputs:
             made._sonde_loss = outputs.detach()
             _backward.scaled = True
+            for ref in list(_installed):
+                hooks = ref()
+                if hooks is not None and hooks.programs.on is not None:
+                    hooks.programs.scale = float(self.get_scale())
         return made
 
     scale._sonde = plain  # type: ignore[attr-defined]
@@ -154,6 +159,7 @@ def _clip(plain: Any) -> Any:
     def clip(parameters: Any, max_norm: float, total_norm: Any, *rest: Any, **options: Any) -> Any:
         if not isinstance(parameters, torch.Tensor):
             parameters = list(parameters)
+        _note("clip", 0, None, attributes={"max_norm": float(max_norm)})
         if type(total_norm) is torch.Tensor and total_norm.is_cpu and not is_compiling() and \
                 not math.isfinite(total_norm):
             for ref in list(_installed):
@@ -166,9 +172,80 @@ def _clip(plain: Any) -> Any:
     return clip
 
 
+# --- events of a program ------------------------------------------------------------------------
+
+
+def _note(kind: str, number: int, subject: Any, **attributes: Any) -> None:
+    """Shows the watches an event of a step."""
+    if is_compiling():
+        return
+    for ref in list(_installed):
+        hooks = ref()
+        outline = hooks.core.note(kind, number) if hooks is not None else 0
+        if outline:
+            try:
+                hooks.programs.remember(kind, outline, subject, **attributes)
+            except Exception as problem:  # the step goes on
+                hooks.watch._fault(problem)
+
+
+def _cleared(plain: Any) -> Any:
+    """zero_grad of optimizers and of modules."""
+
+    @functools.wraps(plain)
+    def zero_grad(self: Any, *arguments: Any, **options: Any) -> Any:
+        _note("zero_grad", isinstance(self, torch.nn.Module), self)
+        return plain(self, *arguments, **options)
+
+    zero_grad._sonde = plain  # type: ignore[attr-defined]
+    return zero_grad
+
+
+def _scheduled(plain: Any) -> Any:
+    """step of a scheduler, without that of its constructor."""
+
+    @functools.wraps(plain)
+    def step(self: Any, *arguments: Any, **options: Any) -> Any:
+        if not getattr(self, "_is_initial", False):
+            _note("scheduler", 0, self, attributes={"kind": type(self).__name__})
+        return plain(self, *arguments, **options)
+
+    step._sonde = plain  # type: ignore[attr-defined]
+    return step
+
+
+def _unscale(plain: Any) -> Any:
+    """GradScaler.unscale_."""
+
+    @functools.wraps(plain)
+    def unscale_(self: Any, optimizer: Any) -> Any:
+        _note("unscale", 0, optimizer)
+        return plain(self, optimizer)
+
+    unscale_._sonde = plain  # type: ignore[attr-defined]
+    return unscale_
+
+
+def _clip_values(plain: Any) -> Any:
+    """clip_grad_value_."""
+
+    @functools.wraps(plain)
+    def clip(parameters: Any, clip_value: float, *rest: Any, **options: Any) -> Any:
+        _note("clip", 1, None, attributes={"value": float(clip_value)})
+        return plain(parameters, clip_value, *rest, **options)
+
+    clip._sonde = plain  # type: ignore[attr-defined]
+    return clip
+
+
+_schedulers = torch.optim.lr_scheduler
 # Classes and modules, and the functions of theirs that are wrapped while a watch is installed.
 _WRAPPED = ((_Scaler, "scale", _scale), (_Scaler, "update", _update),
-            (torch.nn.utils.clip_grad, "_clip_grads_with_norm_", _clip))
+            (torch.nn.utils.clip_grad, "_clip_grads_with_norm_", _clip),
+            (torch.nn.utils, "clip_grad_value_", _clip_values),
+            (torch.optim.Optimizer, "zero_grad", _cleared), (torch.nn.Module, "zero_grad", _cleared),
+            (_Scaler, "unscale_", _unscale), (_schedulers.LRScheduler, "step", _scheduled),
+            (_schedulers.ReduceLROnPlateau, "step", _scheduled))
 
 
 class Hooks:
@@ -188,9 +265,12 @@ class Hooks:
         self.holders: dict[int, int] = {}  # their optimizers' numbers, from 1, likewise
         self.parameters: list[str] = []  # their names, in the order of C
         self.places = Places()  # where backward is called
+        self.loss_name = ""  # of the last backward pass that asked for it
+        self.programs = Programs(self)
         self.scalers: list[weakref.ref[Any]] = []  # that the program gave
         optimizers = [stepping(one) for one in given(optimizer)]
         roots = _named_roots(model)
+        self.root_refs = {name: weakref.ref(root) for name, root in roots.items()}
         self.core.add_module(None, False)
         self.set_holders(optimizers)
         self.declare(roots)
@@ -204,10 +284,7 @@ class Hooks:
     def declare(self, roots: dict[str, torch.nn.Module]) -> None:
         known: set[int] = set()
         for prefix, root in roots.items():
-            plain = getattr(root, "_orig_mod", root)  # of torch.compile
-            plain = plain.module if isinstance(plain, (
-                torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)) else plain
-            for name, module in plain.named_modules():
+            for name, module in _inner(root).named_modules():
                 whole = ".".join(part for part in (prefix, name) if part)
                 if id(module) not in self.known:
                     self.known.add(id(module))
@@ -275,7 +352,6 @@ class Hooks:
             _watched.add(root)
             for part in _called(root):
                 self.add_parts(part, self.core.add_root(part, _is_compiled(part)))
-        self.roots = [weakref.ref(root) for root in roots.values()]
         self.hook_optimizers(optimizers)
         if roots:
             self.following = Following(self, optimizers)
@@ -299,6 +375,7 @@ class Hooks:
 
     def hook_optimizers(self, optimizers: list[torch.optim.Optimizer]) -> None:
         hook = self.core.hook
+        self.optimizer_refs = [weakref.ref(one) for one in optimizers]
         for i, optimizer in enumerate(optimizers, 1):
             self.stepping += [optimizer.register_step_pre_hook(hook("before_step", i)),
                               optimizer.register_step_post_hook(hook("after_step", i))]
@@ -355,7 +432,7 @@ class Hooks:
         for handle in self.handles + self.stepping:
             handle.remove()
         self.handles, self.stepping = [], []
-        for ref in self.roots:
+        for ref in self.root_refs.values():
             root = ref()
             if root is not None:
                 _watched.discard(root)
@@ -370,6 +447,23 @@ class Hooks:
         if not _cores and torch.nn.Module.__dict__.get("_compiled_call_impl") is _calls:
             torch.nn.Module._compiled_call_impl = None
         self.core.detach()
+
+    # --- for programs -----------------------------------------------------------------------
+
+    def named_roots(self) -> dict[str, torch.nn.Module]:
+        """The roots that live, without what torch.compile and replicas put around them."""
+        found = {name: ref() for name, ref in self.root_refs.items()}
+        return {name: _inner(root) for name, root in found.items() if root is not None}
+
+    def live_optimizers(self) -> list[Any]:
+        return [one for one in (ref() for ref in self.optimizer_refs) if one is not None]
+
+    def optimizer_number(self, optimizer: Any) -> int:
+        return next((i for i, ref in enumerate(self.optimizer_refs) if ref() is optimizer), -1)
+
+    def is_compiled(self) -> bool:
+        return any(root is not None and any(_is_compiled(part) for part in root.modules())
+                   for root in (ref() for ref in self.root_refs.values()))
 
     # --- called by C ----------------------------------------------------------------------
 
@@ -402,8 +496,8 @@ class Hooks:
 
     def declare_output(self, module: int, number: int, tensor: torch.Tensor) -> int:
         name, op = self.modules[module]
-        return self.slot(_output(name, number), "activation" if name else "output", tensor, name,
-                         op, FORWARD)
+        role = "output" if name in self.root_refs else "activation"
+        return self.slot(_output(name, number), role, tensor, name, op, FORWARD)
 
     def declare_gradient(self, module: int, number: int, tensor: torch.Tensor) -> int:
         name, op = self.modules[module]
@@ -427,7 +521,10 @@ class Hooks:
                                                                FORWARD)
             return self.watch._losses[name]
 
-        return self.places.find(frame, tensor, self.names, self.holders, again, declare)
+        found = self.places.find(frame, tensor, self.names, self.holders, again, declare)
+        self.loss_name = next((name for name, slot in self.watch._losses.items()
+                               if slot == found[0]), "")
+        return found
 
     def never_steps(self, passes: int) -> None:
         """A step has had so many backward passes, and no optimizer has stepped."""
@@ -441,6 +538,13 @@ class Hooks:
         if name not in self.slots:
             self.slots[name] = self.watch._declare(name, *described)
         return self.slots[name]
+
+
+def _inner(root: torch.nn.Module) -> torch.nn.Module:
+    """A model without what torch.compile and replicas put around it."""
+    plain = getattr(root, "_orig_mod", root)
+    return plain.module if isinstance(plain, (
+        torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)) else plain
 
 
 def _called(root: torch.nn.Module) -> Iterator[torch.nn.Module]:

@@ -307,7 +307,11 @@ class Watch:
 
     def remove(self) -> None:
         """Takes every hook off the model and the optimizers; the run stays open."""
-        if self._hooks is not None:
+        if self._hooks is None:
+            return
+        try:
+            self._end_evaluation()
+        finally:
             self._hooks.remove()
             self._hooks = None
 
@@ -320,8 +324,13 @@ class Watch:
         self._core.verdict()  # raises in a call from a rule
         if self._device is not None and os.getpid() == self._process:
             self._arrive()
-        self.remove()
         self.closed = True
+        try:
+            self.remove()
+        finally:
+            self._shut(reason, text)
+
+    def _shut(self, reason: str, text: str | None) -> None:
         _open.remove(self)
         if os.getpid() != self._process:
             return
@@ -333,6 +342,11 @@ class Watch:
             self._kept = [Finding(*row) for row in self._core.findings()]
             self._print_verdict()
 
+    def _end_evaluation(self) -> None:
+        """Nothing else ends the last one."""
+        if self._core.state()[2] > 0 and os.getpid() == self._process:
+            self._core.end()
+
     def _use_device(self) -> None:
         """From now on values are computed where they are, and arrive later."""
         from .device import Device
@@ -342,6 +356,7 @@ class Watch:
     def _arrive(self) -> None:
         """Waits for all steps of another device."""
         try:
+            self._end_evaluation()
             if self._core.state()[2] >= 0:
                 mode, *steps = self._core.where()
                 self._device.end(MODES[mode], *steps)
