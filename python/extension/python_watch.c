@@ -655,30 +655,26 @@ static PyObject *watch_findings(PyObject *object, PyObject *unused)
     return list;
 }
 
-PyDoc_STRVAR(judged_doc, "judged()\n--\n\n(rules that had their data, steps judged).");
+PyDoc_STRVAR(verdict_doc, "verdict()\n--\n\nThe verdict so far as (word, line).");
 
-static PyObject *watch_judged(PyObject *object, PyObject *unused)
+static PyObject *watch_verdict(PyObject *object, PyObject *unused)
 {
     python_watch *self = (python_watch *)object;
-    unsigned long long judged = 0, steps = 0;
+    char text[2048] = "";
 
     (void)unused;
     if (sonde__python_is_judging(self)) {
         return NULL;
     }
     if (self->rules == NULL || self->generation != sonde__python_generation()) {
-        return Py_BuildValue("(KK)", 0ULL, 0ULL);
+        return Py_BuildValue("(ss)", sonde_verdict_name(SONDE_VERDICT_NOT_JUDGED), text);
     }
     sonde__python_lock(self);
-    steps = sonde_rules_steps(self->rules);
-    for (size_t i = 0; i < sonde_rules_count(self->rules); i++) {
-        sonde_rule_account account;
-
-        sonde_rules_account(self->rules, i, &account);
-        judged += account.judged && account.steps > 0 ? 1 : 0;
-    }
+    const sonde_verdict verdict = sonde_rules_verdict(self->rules);
+    (void)sonde_verdict_text(&verdict, text, sizeof text);
     sonde__python_unlock(self);
-    return Py_BuildValue("(KK)", judged, steps);
+    return Py_BuildValue("(sN)", sonde_verdict_name(verdict.word),
+                         PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace"));
 }
 
 /* --- the type ----------------------------------------------------------------------- */
@@ -708,7 +704,7 @@ static PyMethodDef methods[] = {
     {"note_cleared", sonde__python_note_cleared, METH_VARARGS, note_cleared_doc},
     {"vitals", watch_vitals, METH_O, vitals_doc},
     {"findings", watch_findings, METH_NOARGS, findings_doc},
-    {"judged", watch_judged, METH_NOARGS, judged_doc},
+    {"verdict", watch_verdict, METH_NOARGS, verdict_doc},
     {"close", watch_close, METH_VARARGS, close_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -12,6 +12,9 @@ ROLES = ("weight", "bias", "buffer", "gradient", "update", "optimizer", "loss", 
          "activation", "activation_gradient", "scalar", "other")
 
 
+_MODES = {"train": "training", "eval": "evaluation", "predict": "prediction"}
+
+
 class Finding(NamedTuple):
     """Something that is wrong with a run: one for a rule and a tensor (docs/rules.md)."""
 
@@ -36,8 +39,14 @@ class Finding(NamedTuple):
 
     def __str__(self) -> str:
         where = f" in {self.tensor}" if self.tensor else ""
-        return f"{self.severity}: {self.rule}{where} at step {self.step}: {self.message}" \
+        return f"{self.severity}: {self.rule}{where} at {self._when()}: {self.message}" \
                f"{self._history()}"
+
+    def _when(self) -> str:
+        """As sonde_finding_when of <sonde/rules.h>."""
+        if self.mode not in _MODES or self.mode_step == self.step:
+            return f"step {self.step}"
+        return f"{_MODES[self.mode]} step {self.mode_step} (step {self.step})"
 
     def _history(self) -> str:
         raised = f" It was a {self.raised_from} until step {self.raised_step}." \
@@ -49,7 +58,7 @@ class Finding(NamedTuple):
         color = {"error": "#b3261e", "warning": "#8a5a00"}.get(self.severity, "#44546a")
         text = html.escape
         return (f'<div style="border-left:4px solid {color};padding:4px 12px">'
-                f"<b>{text(self.rule)}</b> {text(self.tensor)} <i>step {self.step}</i><br>"
+                f"<b>{text(self.rule)}</b> {text(self.tensor)} <i>{self._when()}</i><br>"
                 f"{text(self.message)}{text(self._history())}<br>"
                 f"<small>{text(self.advice)}</small></div>")
 

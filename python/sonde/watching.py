@@ -116,14 +116,15 @@ class Watch:
             raise _sonde.BadValueError(f"on_finding: {on_finding!r} (expected 'log', 'raise', "
                                        "a function or None)")
         self.path = os.fspath(run) if run is not None else None
-        self._rank = rank
+        self._rank, self._world = rank, world
+        self._word = "not judged"
         self._worker = f"worker {rank}: " if world > 1 else ""  # in what is printed
         self.every = _intervals(every)
         self.on_finding = on_finding
         self.closed = False
         self._hooks: Any = None
         self._modes = [-1]  # of steps, as the program says; -1: as the model says
-        self._printed: dict[tuple[str, str | None], int] = {}
+        self._printed: dict[str, int] = {}
         self._kept: list[Finding] = []  # after close
         config = _configuration(save, self.every) if run is not None else None
         names, self._judges = split(rules, live=True)
@@ -170,16 +171,16 @@ class Watch:
             raise problem
         self.faults += 1
         if self.faults == 1:
-            print(f"sonde: not observed: {type(problem).__name__}: {problem}", file=sys.stderr)
+            _say(f"not observed: {type(problem).__name__}: {problem}")
 
     def _print(self, finding: Finding) -> None:
-        kind = finding.rule, finding.because_of
-        count = self._printed.get(kind, 0) + 1
-        self._printed[kind] = count
-        if count <= (1 if finding.because_of else _LINES_PER_RULE):
+        """Causes, the first few of each rule; the verdict counts what follows from them."""
+        count = self._printed.get(finding.rule, 0) + (not finding.because_of)
+        self._printed[finding.rule] = count
+        if not finding.because_of and count <= _LINES_PER_RULE:
             where = f"{finding.tensor}: " if finding.tensor else ""
-            print(f"sonde: {self._worker}step {finding.step}: {finding.severity}: {finding.rule}: "
-                  f"{where}{finding.message}{finding._history()}", file=sys.stderr)
+            _say(f"{self._worker}{finding._when()}: {finding.severity}: {finding.rule}: "
+                 f"{where}{finding.message}{finding._history()}")
 
     @property
     def findings(self) -> list[Finding]:
@@ -288,7 +289,7 @@ class Watch:
         StorageError: records were lost; the message says how many and why."""
         if self.closed:
             return
-        self._core.judged()  # raises in a call from a rule
+        self._core.verdict()  # raises in a call from a rule
         if self._device is not None and os.getpid() == self._process:
             self._arrive()
         self.remove()
@@ -331,33 +332,27 @@ class Watch:
         for judge in self._judges:
             judge.release()
 
+    @property
+    def verdict(self) -> str:
+        """"wrong" (an error stands), "doubtful" (a warning or a note does), "nothing found" or
+        "not judged" (no rule has had the data it needs): of the findings so far."""
+        return self._word if self.closed else self._core.verdict()[0]
+
     def _print_verdict(self) -> None:
         if self.faults > 1:
-            print(f"sonde: {self.faults} times something could not be observed",
-                  file=sys.stderr)
+            _say(f"{self.faults} times something could not be observed")
+        self._word, text = self._core.verdict()
         if not self._judging or self.on_finding is None or \
                 (self._refused and not self._core.state()[1]):
             return
-        rules, steps = self._core.judged()
-        counts = {kind: sum(f.severity == kind for f in self._kept)
-                  for kind in ("error", "warning")}
-        said = [f"{count} {kind}{'s' * (count != 1)}" for kind, count in counts.items() if count]
-        if said:
-            worst = [f for f in self._kept if f.severity in counts and
-                     (f.severity == "error" or not counts["error"])]
-            first = next((f for f in worst if not f.because_of), worst[0])
-            following = sum(f.severity in counts and bool(f.because_of) for f in self._kept)
-            follow = f" ({following} follow{'s' * (following == 1)} from others)" * (following > 0)
-            where = f" in {first.tensor}" if first.tensor else ""
-            more = f"; sonde rules {self.path}" if self.path else ""
-            print(f"sonde: {self._worker}{', '.join(said)}{follow}: {first.rule}{where} at step "
-                  f"{first.step}: {first.message.rstrip('.') if more else first.message}{more}",
-                  file=sys.stderr)
-        elif rules == 0:
-            print(f"sonde: {self._worker}not judged: no rule had the data it needs",
-                  file=sys.stderr)
-        elif self._rank == 0:  # of several workers, one says that all is well with it
-            print(f"sonde: {self._worker}OK: {rules} rules checked {steps:,} steps", file=sys.stderr)
+        sound = self._word == "nothing found"
+        if self._world > 1 and not any(f.rule == "ReplicaDivergence" for f in self._kept):
+            text += "; the replicas were not compared with each other"
+            text += f": sonde rules {self.path} does" if self.path else ""
+        elif not sound and self._word != "not judged" and self.path:
+            text += f"; sonde rules {self.path}"
+        if self._rank == 0 or not sound:  # of several workers, one says that nothing was found
+            _say(self._worker + text)
 
     # --- declaring ------------------------------------------------------------------------
 
@@ -390,6 +385,19 @@ class Watch:
 
 
 _ROLES = {name: number for number, name in enumerate(ROLES)}
+
+
+def _say(text: str) -> None:
+    """A line on stderr that does not tear a progress bar of tqdm."""
+    line = f"sonde: {text}"
+    bar = getattr(sys.modules.get("tqdm"), "tqdm", None)
+    if getattr(bar, "_instances", None):
+        try:
+            bar.write(line, file=sys.stderr)
+            return
+        except Exception:  # a bar of another kind
+            pass
+    print(line, file=sys.stderr)
 
 
 def _array(value: float) -> Any:

@@ -225,6 +225,9 @@ sonde_err sonde_program_copy(const sonde_program *program, sonde_program **out,
     if (err == SONDE_OK) {
         err = sonde__program_build(text.data, text.length, out, diag);
     }
+    if (err == SONDE_EFORMAT) { /* an attribute stands twice */
+        err = SONDE_EINVAL;
+    }
     if (err == SONDE_OK) {
         (*out)->digest = sonde__program_digest(text.data, text.length);
     }

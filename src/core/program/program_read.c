@@ -234,7 +234,7 @@ static sonde_program_attribute attribute_of(reader *in, const char *name,
         if (in->scratch.failed && in->err == SONDE_OK) {
             in->err = sonde__fail_nomem(in->diag, "a program");
         }
-        text = in->scratch.failed ? "" : in->scratch.data;
+        text = in->err == SONDE_OK ? in->scratch.data : "";
     }
     attribute.number = sonde__program_number(text, &is_integer, &integer);
     attribute.text = keep(in, text);
@@ -544,7 +544,8 @@ sonde_err sonde__program_build(const char *text, size_t length, sonde_program **
 {
     json_error_t error = {.line = 0};
     bool no_memory = false;
-    json_t *root = sonde__json_read(text, length, 0, &error, &no_memory);
+    json_t *root =
+        sonde__json_read(text, length, JSON_REJECT_DUPLICATES, &error, &no_memory);
 
     if (root == NULL) {
         return no_memory ? sonde__fail_nomem(diag, "a program")

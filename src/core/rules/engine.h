@@ -213,9 +213,11 @@ bool sonde__rules_add_outputs(sonde_rules *rules, size_t first, size_t end);
 void sonde__rules_report_new(sonde_rules *rules);
 /* findings.c: passes on, once more, those that lasted. */
 void sonde__rules_report_again(sonde_rules *rules);
-/* finding_order.c: sets the causes of the findings since the last report, and puts those
- * without one first. */
+/* finding_order.c: sets the causes of findings, and puts those without one first among the
+ * findings since the last report. */
 void sonde__rules_set_causes(sonde_rules *rules);
+/* finding_order.c: the earliest cause that stands; NULL: no finding stands. */
+const sonde_finding *sonde__rules_headline(const sonde_rules *rules);
 void sonde__rules_free_found(sonde_rules *rules);
 /* findings.c: makes a finding at its place, which is empty, among the findings or, waits,
  * among the suspicions; false if memory runs out. sonde_rule_say must follow. */

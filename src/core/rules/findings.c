@@ -168,6 +168,20 @@ void sonde__rule_vsay(sonde_rule_run *run, const char *advice, const char *fmt,
     run->speaking = NULL;
 }
 
+void sonde__rule_date(sonde_rule_run *run, const sonde_rule_tensor *t,
+                      const sonde_coordinate *at)
+{
+    sonde__rule_found *found =
+        t != NULL ? run->tensor_findings[t - run->tensors] : run->run_finding;
+
+    if (found != NULL && found->finding.step == run->rules->at.global_step) {
+        found->finding.step = at->global_step;
+        found->finding.mode_step = at->mode_step;
+        found->finding.id =
+            finding_id(run->rule->name, found->finding.tensor, at->global_step);
+    }
+}
+
 void sonde_rule_say(sonde_rule_run *run, const char *advice, const char *fmt, ...)
 {
     va_list args;

@@ -160,7 +160,7 @@ static void report(sonde_rule_run *run, const sonde_rule_tensor *t, size_t other
         const char *text;
     } kinds[] = {
         [MAY_BE_MEANT] = {SONDE__SURE(NOTE),
-                          "That is right if they are frozen on purpose."},
+                          "That is right for layers that are frozen on purpose."},
         [AFTER] = {SONDE__SURE(WARNING), "Layers before it are trained."},
         [ASKED] = {SONDE__SURE(WARNING),
                    "It requires a gradient, and other layers are trained."},
@@ -170,8 +170,9 @@ static void report(sonde_rule_run *run, const sonde_rule_tensor *t, size_t other
     const sonde__builtin_frozen *state = sonde_rule_state(run);
     char and_others[64] = "";
 
-    if (how == MAY_BE_MEANT) {
-        (void)snprintf(and_others, sizeof and_others, " and %zu other weights", others);
+    if (how == MAY_BE_MEANT && others > 0) {
+        (void)snprintf(and_others, sizeof and_others, " and %zu other weight%s", others,
+                       others == 1 ? "" : "s");
     }
     sonde__rule_report(run, t, kinds[how].terms, "steps_without_gradient",
                        (double)state->compared, (double)state->idle,

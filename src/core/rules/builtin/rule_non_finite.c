@@ -128,9 +128,12 @@ static const char *bad_text(const sonde_vitals *v, char text[BAD_TEXT])
  * other tensors of the step are finite, including the parameters after the update: the
  * update was skipped, and the scale of the loss is too high. A buffer that is infinite from
  * its first look on and never changes is so by construction, and is not judged unless the
- * user selects it.
+ * user selects it. A parameter with an element above HUGE_WEIGHT is on its way to infinity, or a
+ * bit of its exponent has flipped: an error, too.
  * Evidence: vital signs.
  */
+
+#define HUGE_WEIGHT 1e20
 
 typedef struct exploding {
     const char *collection_names, *tensor_regex;
@@ -182,10 +185,30 @@ static void judge(sonde_rule_run *run, const sonde_rule_tensor *t, skip skipped)
         counted.pos_inf = counted.neg_inf = 0;
     }
     const uint64_t bad = sonde__builtin_bad(&counted);
+    const bool parameter =
+        (SONDE__PARAMETERS >> sonde_rule_info(run, t->id)->role & 1U) != 0;
+
+    if (bad == 0 && parameter && counted.abs_max > HUGE_WEIGHT) {
+        sonde__rule_report(
+            run, t, SONDE__SURE(ERROR), "abs_max", counted.abs_max, HUGE_WEIGHT,
+            "Lower the learning rate. If one element alone is so large, "
+            "check the checkpoint and the memory of the machine.",
+            "An element is %.3g: no trained parameter is so large.", counted.abs_max);
+    }
     if (bad > 0) {
         sonde__rule_report(run, t, bad_terms[skipped], "nonfinite", (double)bad, 0.0,
                            NULL, "%s.", bad_text(&counted, text));
     }
+}
+
+static bool any_huge(sonde_rule_run *run)
+{
+    SONDE__EACH (run, t) {
+        if (t->vitals != NULL && t->vitals->abs_max > HUGE_WEIGHT) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static void exploding_step(sonde_rule_run *run)
@@ -193,17 +216,18 @@ static void exploding_step(sonde_rule_run *run)
     exploding *state = sonde_rule_state(run);
     const bool chosen = state->collection_names != NULL || state->tensor_regex != NULL;
 
-    if (sonde_rule_any_bad(run)) {
+    if (sonde_rule_any_bad(run) || any_huge(run)) {
         const bool sure = any_sure(run);
         const skip skipped = chosen ? SKIP_NO : was_skipped(run);
 
         SONDE__EACH (run, t) {
             tensor_memory *memory = t->memory;
 
-            if (t->vitals == NULL || (!chosen && !memory->bad)) {
+            if (t->vitals == NULL ||
+                (!chosen && !memory->bad && t->vitals->abs_max <= HUGE_WEIGHT)) {
                 continue;
             }
-            if (!chosen && is_masked(run, t)) {
+            if (!chosen && memory->bad && is_masked(run, t)) {
                 memory->masks = memory->masks || !sure;
                 if (memory->masks) {
                     continue;
@@ -219,7 +243,7 @@ const sonde_rule sonde__builtin_exploding_tensor = {
     SONDE__RULE("ExplodingTensor", exploding),
     .summary = "a tensor holds NaN or infinite values",
     .condition =
-        "A tensor contains NaN or, unless `only_nan` is set, an infinity. "
+        "A tensor contains NaN or, unless `only_nan` is set, an infinity; or an element of a parameter is above 1e20. "
         "The rule accepts -Inf in activations, inputs and buffers (attention masks) while no tensor is bad otherwise. It also accepts a buffer whose number of infinities is the same since the first step. "
         "Gradients of a skipped update are a note: the parameters stay finite or, if none is observed at that step, the next losses do.",
     .advice = "Lower the learning rate or clip gradients. NonFinite names the first "

@@ -18,7 +18,9 @@
  *     loud     at the first step of the run, for at least half of the weights, the mean
  *              square times the number of inputs is above GAIN (He's initialization has
  *              2; embeddings, whose root mean square is about 1, are left out, and so are
- *              weights of one value, which are scales or SymmetricUnits').
+ *              weights of one value, which are scales or SymmetricUnits'). A program may
+ *              show its weights only after the first update, so the message names that,
+ *              too.
  *     stuck    the loss changes by less than 0.01 % within `patience` steps, while the
  *              values of a gradient lie within distribution_range of each other. If it
  *              changes at all, it also has to be within 0.02 % of its first values at step
@@ -336,9 +338,12 @@ static void judge_weights(sonde_rule_run *run)
     }
     if (loud > 0 && 2 * loud >= weights) {
         sonde__rule_report(
-            run, loudest, &loud_weights, "gain", most, GAIN, NULL,
-            "At the first step, %zu of %zu weights multiply the variance of their inputs "
-            "by more than %g, this one by %.3g: initial weights are too large.",
+            run, loudest, &loud_weights, "gain", most, GAIN,
+            "Initialize weights with a variance of about 2 / inputs (He) or 1 / inputs "
+            "(LeCun). If they were small at first, lower the learning rate.",
+            "As seen at the first step, %zu of %zu weights multiply the variance of their "
+            "inputs by more than %g, this one by %.3g: the initial weights, or the first "
+            "update, are too large.",
             loud, weights, GAIN, most);
     }
 }

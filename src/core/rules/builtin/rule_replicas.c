@@ -390,8 +390,10 @@ const sonde_rule sonde__builtin_replica_divergence = {
     .condition =
         "The hash of a parameter differs between replicas at the same step. Shards "
         "of a distributed parameter are not compared.",
-    .advice = "Check that every replica takes part in the all-reduce and starts from the "
-              "same values.",
+    .advice =
+        "Check that every replica takes part in the all-reduce and starts from the "
+        "same values. A tensor that is split over workers on purpose is left out if "
+        "its note begins with \"local shard\" (SONDE_NOTE_SHARD); DTensors are.",
     SONDE_RULE_NEEDS(divergence_needs),
     .state_size = sizeof(divergence),
     .tensor_size = sizeof(divergence_memory),
