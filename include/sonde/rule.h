@@ -11,6 +11,7 @@
  *     init                          the parameters are in the state
  *     wants, bind                   for every tensor that can be observed
  *     for every step with evidence:
+ *         program                   the program of its mode is new, or has changed
  *         observe                   for every raw value, sketch or hash that the rule needs
  *         step                      tensor->vitals points to the vital signs of this
  *                                   step, or to its norms
@@ -29,6 +30,7 @@
 #ifndef SONDE_RULE_H
 #define SONDE_RULE_H
 
+#include <sonde/program.h>
 #include <sonde/tap.h>
 
 #ifdef __cplusplus
@@ -141,6 +143,10 @@ typedef struct sonde_rule {
     void (*finish)(sonde_rule_run *run); /* at the end of the run; may be NULL */
     /* Frees what the rule allocated itself. May be NULL. */
     void (*destroy)(sonde_rule_run *run);
+    /* The program of a mode is this from this step on. It lives until the next one of that
+     * mode. A rule without needs then judges at the steps of a new program alone, unless it
+     * has step. May be NULL. */
+    void (*program)(sonde_rule_run *run, const sonde_program *program);
 } sonde_rule;
 
 /* The arrays of a row with their lengths: .name = "Mine", SONDE_RULE_PARAMS(params), ...
@@ -202,6 +208,10 @@ SONDE_API bool sonde_rule_selected(const sonde_rule_run *run, uint32_t id, bool 
 SONDE_API size_t sonde_rule_find(sonde_rule_run *run, const char *prefix,
                                  const char *name);
 
+/* The program of a mode, as it was shown last; NULL: none was. */
+SONDE_API const sonde_program *sonde_rule_program(const sonde_rule_run *run,
+                                                  sonde_mode mode);
+
 /* --- what a rule can report --------------------------------------------------------- */
 
 /* As the index of a tensor: the finding is about the whole run. */
@@ -214,6 +224,11 @@ SONDE_API size_t sonde_rule_find(sonde_rule_run *run, const char *prefix,
  */
 SONDE_API bool sonde_rule_found(sonde_rule_run *run, size_t i, sonde_severity severity,
                                 const char *statistic, double value, double threshold);
+/* The same for a tensor by its name ("": none) and a line of the user's source: there is
+ * one finding for a rule, a tensor and a line. */
+SONDE_API bool sonde_rule_found_at(sonde_rule_run *run, const char *tensor,
+                                   sonde_place place, sonde_severity severity,
+                                   const char *statistic, double value, double threshold);
 /* The message, one sentence; advice NULL: that of the rule. */
 SONDE_API void sonde_rule_say(sonde_rule_run *run, const char *advice, const char *fmt,
                               ...) SONDE_PRINTF(3, 4);

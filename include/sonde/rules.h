@@ -96,6 +96,7 @@ typedef struct sonde_finding {
     sonde_severity raised_from; /* the severity before it rose */
     int64_t raised_step;        /* global, at which it rose; 0: it never did */
     int64_t resolved_step;      /* global, since which it is resolved; 0: it is not */
+    sonde_place place;          /* the line of the user's source; file "": unknown */
 } sonde_finding;
 
 /* The finding as one JSON object without a newline, as in findings/<rule>.jsonl. Returns

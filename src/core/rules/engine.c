@@ -43,6 +43,7 @@ void sonde__rule_run_destroy(sonde_rule_run *run)
     sonde__free(run->values);
     sonde__free(run->tensors);
     sonde__free(run->tensor_findings);
+    sonde__free(run->placed);
     sonde__free(run->seen);
     sonde__free(run->state);
     sonde__free(run);
@@ -64,6 +65,7 @@ void sonde_rules_destroy(sonde_rules *rules)
         rules->free_attached(rules);
     }
     sonde__rules_free_found(rules);
+    sonde__rules_free_programs(rules);
     sonde__rules_progress_fini(&rules->progress);
     sonde__free(rules->runs);
     sonde__free(rules->slots);
@@ -125,7 +127,8 @@ sonde_err sonde_rules_add_rule(sonde_rules *rules, const sonde_rule *rule,
         return err;
     }
     rules->runs[rules->count++] = run;
-    rules->at_every_step = rules->at_every_step || rule->need_count == 0;
+    rules->at_every_step = rules->at_every_step ||
+                           (rule->need_count == 0 && rule->step != NULL);
     return SONDE_OK;
 }
 
@@ -522,10 +525,12 @@ static void show_step(sonde_rules *rules)
     rules->now_count = 0;
 }
 
-/* A rule without needs has it at every step. */
+/* A rule without needs has it at every step; if it reads programs alone, at those of new
+ * ones. */
 static bool has_evidence(const sonde_rule_run *run)
 {
-    return run->any || run->shown > 0 || run->rule->need_count == 0;
+    return run->any || run->shown > 0 ||
+           (run->rule->need_count == 0 && run->rule->step != NULL);
 }
 
 /* Calls the rules that have evidence at this step; whether there is one. */
@@ -549,9 +554,9 @@ static bool call_rules(sonde_rules *rules, sonde_mode mode)
 }
 
 /* A step of which no tensor was seen. */
-static void end_empty_step(sonde_rules *rules, sonde_mode mode)
+static void end_empty_step(sonde_rules *rules, sonde_mode mode, bool programs)
 {
-    if (rules->at_every_step) {
+    if (rules->at_every_step || programs) {
         show_step(rules);
         rules->stamp++;
         rules->steps += call_rules(rules, mode);
@@ -607,8 +612,9 @@ void sonde__rules_end_step(sonde_rules *rules, const sonde_coordinate *at)
     set_place(rules, at);
     rules->at.micro_batch = 0;
     rules->at.replica = 0;
+    const bool programs = sonde__rules_show_programs(rules);
     if (!rules->any) {
-        end_empty_step(rules, at->mode);
+        end_empty_step(rules, at->mode, programs);
         return;
     }
     if (rules->at.mode == SONDE_MODE_TRAIN) {
@@ -735,6 +741,14 @@ void sonde_rules_account(const sonde_rules *rules, size_t i, sonde_rule_account 
     if (account->judged && run->steps == 0 && run->rule->step != NULL) {
         account->judged = false;
         say_no_step(run, account->lacked, sizeof account->lacked);
+    }
+    if (run->rule->program != NULL && run->programs > 0 && !run->failed) {
+        account->judged = true;
+        account->lacked[0] = '\0';
+    } else if (run->rule->program != NULL && run->rule->need_count == 0) {
+        account->judged = false;
+        (void)snprintf(account->lacked, sizeof account->lacked,
+                       "the run has no program of a step");
     }
     if (run->lacked[0] != '\0') {
         account->judged = account->judged && run->findings > 0;

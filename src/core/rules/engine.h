@@ -39,6 +39,7 @@ enum { SONDE__MESSAGE = 512 };
 typedef struct sonde__rule_found {
     sonde_finding finding;
     char *tensor;
+    char *file; /* of its place; NULL: it has none */
     char message[SONDE__MESSAGE];
     sonde_rule_run *run; /* of its rule, and its tensor there */
     size_t index;
@@ -72,6 +73,7 @@ struct sonde_rule_run {
     size_t shown;   /* tensors that have vital signs now */
     size_t losses;  /* of these, losses alone by their need */
     uint64_t steps; /* steps with evidence */
+    uint64_t programs; /* that were shown */
     bool any;       /* other evidence at this step */
     bool failed;
     bool *seen;                          /* by need: evidence was seen */
@@ -79,6 +81,8 @@ struct sonde_rule_run {
     sonde__rule_found **tensor_findings; /* by tensor; NULL: none */
     size_t capacity, finding_capacity;
     sonde__rule_found *run_finding; /* about the whole run; NULL: none */
+    sonde__rule_found **placed;     /* of tensors by name, and lines */
+    size_t placed_count, placed_capacity;
     sonde__rule_found *speaking;    /* between found and say */
     size_t findings;
     char lacked[SONDE__MESSAGE];
@@ -140,7 +144,9 @@ struct sonde_rules {
     bool trains;                   /* a step with evidence counted as training */
     uint64_t bad;                  /* NaN and infinities at this step */
     bool any, finished;            /* evidence at this step */
-    bool at_every_step;            /* a rule has no needs */
+    bool at_every_step;            /* a rule has no needs, and step */
+    sonde_program *programs[SONDE_MODE_COUNT]; /* in force; NULL: none */
+    sonde_program *fresh[SONDE_MODE_COUNT];    /* from this step on */
     sonde__rule_found **found;
     size_t found_count, found_capacity;
     sonde__rule_found **waiting; /* suspicions, and findings whose severity may change */
@@ -224,6 +230,12 @@ void sonde__rules_free_found(sonde_rules *rules);
 bool sonde__rule_make_found(sonde_rule_run *run, size_t i, sonde_severity severity,
                             const char *statistic, double value, double threshold,
                             bool waits);
+/* findings.c: makes a finding about a tensor of that name; NULL if memory runs out.
+ * sonde_rule_say must follow. */
+sonde__rule_found *sonde__rule_make_placed(sonde_rule_run *run, const char *tensor,
+                                           sonde_place place, sonde_severity severity,
+                                           const char *statistic, double value,
+                                           double threshold);
 /* findings.c: sonde_rule_say. */
 void sonde__rule_vsay(sonde_rule_run *run, const char *advice, const char *fmt,
                       va_list args) SONDE_PRINTF(3, 0);
@@ -240,6 +252,12 @@ bool sonde__rules_add_losses(sonde_rules *rules, size_t first, size_t end);
 void sonde__rules_take_losses(sonde_rules *rules);
 /* suspicions.c: decides the suspicions that can be decided; ended: all of them. */
 void sonde__rules_decide(sonde_rules *rules, bool ended);
+/* rule_programs.c: at the step that end_step will end, the program of its mode becomes
+ * this, which is taken. Accepts NULL. */
+SONDE_API void sonde__rules_take_program(sonde_rules *rules, sonde_program *program);
+/* rule_programs.c: shows new programs to the rules; whether there was one. */
+bool sonde__rules_show_programs(sonde_rules *rules);
+void sonde__rules_free_programs(sonde_rules *rules);
 /* engine.c: accepts NULL and a half-built run. */
 void sonde__rule_run_destroy(sonde_rule_run *run);
 

@@ -62,6 +62,7 @@ static void free_found(sonde__rule_found *found)
 {
     if (found != NULL) {
         sonde__free(found->tensor);
+        sonde__free(found->file);
         sonde__free(found);
     }
 }
@@ -121,21 +122,17 @@ static sonde__rule_found *new_found(sonde_rule_run *run, const char *tensor, boo
     return found;
 }
 
-bool sonde__rule_make_found(sonde_rule_run *run, size_t i, sonde_severity severity,
-                            const char *statistic, double value, double threshold,
-                            bool waits)
+/* A finding at this step. */
+static sonde__rule_found *make(sonde_rule_run *run, const char *tensor,
+                               sonde_severity severity, const char *statistic,
+                               double value, double threshold, bool waits)
 {
-    sonde__rule_found **place =
-        i == SONDE_RULE_WHOLE_RUN ? &run->run_finding : &run->tensor_findings[i];
-    const char *tensor =
-        i == SONDE_RULE_WHOLE_RUN ? "" : sonde_rule_info(run, run->tensors[i].id)->name;
     const sonde_coordinate *at = &run->rules->at;
     sonde__rule_found *found = new_found(run, tensor, waits);
 
     if (found == NULL) {
-        return false;
+        return NULL;
     }
-    *place = found;
     found->finding = (sonde_finding){
         .id = finding_id(run->rule->name, tensor, at->global_step),
         .rule = run->rule->name,
@@ -151,9 +148,43 @@ bool sonde__rule_make_found(sonde_rule_run *run, size_t i, sonde_severity severi
         .threshold = threshold,
         .message = found->message,
         .advice = run->rule->advice,
+        .place = {"", 0},
     };
     run->speaking = found;
-    return true;
+    return found;
+}
+
+bool sonde__rule_make_found(sonde_rule_run *run, size_t i, sonde_severity severity,
+                            const char *statistic, double value, double threshold,
+                            bool waits)
+{
+    const bool whole = i == SONDE_RULE_WHOLE_RUN;
+    sonde__rule_found **place = whole ? &run->run_finding : &run->tensor_findings[i];
+    const char *tensor = whole ? "" : sonde_rule_info(run, run->tensors[i].id)->name;
+    sonde__rule_found *found =
+        make(run, tensor, severity, statistic, value, threshold, waits);
+
+    *place = found != NULL ? found : *place;
+    return found != NULL;
+}
+
+sonde__rule_found *sonde__rule_make_placed(sonde_rule_run *run, const char *tensor,
+                                           sonde_place place, sonde_severity severity,
+                                           const char *statistic, double value,
+                                           double threshold)
+{
+    char *file = sonde__strdup(place.file != NULL ? place.file : "");
+    sonde__rule_found *found =
+        file != NULL ? make(run, tensor, severity, statistic, value, threshold, false)
+                     : NULL;
+
+    if (found == NULL) {
+        sonde__free(file);
+        return NULL;
+    }
+    found->file = file;
+    found->finding.place = (sonde_place){file, place.line};
+    return found;
 }
 
 void sonde__rule_vsay(sonde_rule_run *run, const char *advice, const char *fmt,

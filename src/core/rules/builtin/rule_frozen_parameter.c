@@ -244,7 +244,7 @@ static void judge_alone(sonde_rule_run *run, const sonde_rule_tensor *t, double 
 
     memory->steps = stuck ? memory->steps + 1 : 0;
     memory->pulled = memory->pulled || (g != NULL && sonde__builtin_nonzero(g) > 0);
-    if (g == NULL || memory->steps < state->patience ||
+    if (g == NULL || memory->told || memory->steps < state->patience ||
         memory->steps <= 3 * memory->rest_most) {
         return;
     }
@@ -299,6 +299,7 @@ static void step(sonde_rule_run *run)
     }
     judge_idle(run);
     keep(run);
+    sonde__builtin_frozen_judge_program(run);
     if (state->compared >= (sonde__rule_loss_falls(run) ? 1 : TURNS) * state->idle &&
         !state->looked) {
         sonde__builtin_frozen_judge_cut_off(run);
@@ -330,4 +331,5 @@ const sonde_rule sonde__builtin_frozen_parameter = {
     .wants = sonde__builtin_wants_role,
     .step = step,
     .finish = finish,
+    .program = sonde__builtin_frozen_program,
 };

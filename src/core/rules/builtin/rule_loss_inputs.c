@@ -3,6 +3,7 @@
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/labels.h"
+#include "rules/builtin/program_walk.h"
 
 #include "base/memory.h"
 
@@ -164,6 +165,7 @@ const sonde_rule sonde__builtin_loss_broadcast = {
     .wants = broadcast_wants,
     .observe = broadcast_observe,
     .step = broadcast_step,
+    .program = sonde__builtin_broadcast_program,
 };
 
 /* --- SoftmaxMisuse ----------------------------------------------------------------- */
@@ -396,4 +398,5 @@ const sonde_rule sonde__builtin_softmax_misuse = {
     .observe = misuse_observe,
     .step = misuse_step,
     .destroy = destroy,
+    .program = sonde__builtin_softmax_program,
 };

@@ -2,6 +2,7 @@
  * rule_modes.c - rules about training and evaluation mode.
  */
 #include "rules/builtin/builtin.h"
+#include "rules/builtin/program_walk.h"
 
 #include "base/macros.h"
 #include "base/number.h"
@@ -180,6 +181,7 @@ const sonde_rule sonde__builtin_eval_nondeterminism = {
     .observe = observe,
     .step = eval_step,
     .finish = finish,
+    .program = sonde__builtin_eval_program,
 };
 
 /* --- TrainEvalMode ----------------------------------------------------------------- */
@@ -390,4 +392,5 @@ const sonde_rule sonde__builtin_train_eval_mode = {
     .tensor_size = sizeof(mode_memory),
     .wants = mode_wants,
     .step = mode_step,
+    .program = sonde__builtin_mode_program,
 };
