@@ -742,7 +742,7 @@ void sonde_rules_account(const sonde_rules *rules, size_t i, sonde_rule_account 
         account->judged = false;
         say_no_step(run, account->lacked, sizeof account->lacked);
     }
-    if (run->rule->program != NULL && run->programs > 0 && !run->failed) {
+    if (run->programs > 0 && !run->failed) {
         account->judged = true;
         account->lacked[0] = '\0';
     } else if (run->rule->program != NULL && run->rule->need_count == 0) {
@@ -751,7 +751,8 @@ void sonde_rules_account(const sonde_rules *rules, size_t i, sonde_rule_account 
                        "the run has no program of a step");
     }
     if (run->lacked[0] != '\0') {
-        account->judged = account->judged && run->findings > 0;
+        account->judged =
+            account->judged && (run->findings > 0 || run->programs > 0);
         (void)snprintf(account->lacked, sizeof account->lacked, "%s", run->lacked);
     }
 }

@@ -250,10 +250,13 @@ static void judge(sonde_rule_run *run, const sonde_program *program)
 {
     order *state = sonde_rule_state(run);
 
-    if (!sonde__builtin_walk_trains(program) || calls_the_program(program)) {
+    if (!sonde__builtin_walk_trains(program)) {
         return;
     }
     state->shown = true;
+    if (calls_the_program(program)) {
+        return;
+    }
     state->cleared = 0;
     for (size_t i = 0; i < program->event_count; i++) {
         switch (program->events[i].kind) {
