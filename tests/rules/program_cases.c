@@ -5,8 +5,8 @@
 
 void stream_program(stream *s, const char *text)
 {
-    static const char head[] = "{'program': 1, 'producer': 'test', 'root': '/home/me', "
-                               "'files': ['/home/me/train.py'], 'complete': true, ";
+    static const char head[] = "{'program': 1, 'producer': 'test', 'root': '/me', "
+                               "'files': ['/me/train.py'], 'complete': true, ";
     const size_t size = sizeof head + strlen(text) + 2;
     char *whole = malloc(size);
     sonde_program *program = NULL;
@@ -52,7 +52,7 @@ static void expect(stream *s, const program_case *c)
     assert_string_equal(all[0].tensor, c->about);
     assert_int_equal(all[0].severity, severities[c->outcome]);
     assert_int_equal(all[0].place.line, c->line);
-    assert_string_equal(all[0].place.file, c->line > 0 ? "/home/me/train.py" : "");
+    assert_string_equal(all[0].place.file, c->line > 0 ? "/me/train.py" : "");
     if (strstr(all[0].message, c->message) == NULL) {
         fail_msg("'%s' is not in: %s", c->message, all[0].message);
     }

@@ -13,9 +13,9 @@ typedef struct program_case {
     const char *name, *rule;
     /* Of the first steps, as JSON with ' for ", from "mode" on; NULL: as before. */
     const char *programs[PROGRAM_STEPS];
-    const char *tensors; /* as stream_case.tensors; NULL: none */
+    const char *tensors;               /* as stream_case.tensors; NULL: none */
     void (*step)(stream *s, int step); /* puts the values of a step; NULL: none */
-    int steps;           /* 0: as many as programs */
+    int steps;                         /* 0: as many as programs */
     stream_outcome outcome;
     const char *about;   /* the tensor of the finding */
     int line;            /* its line */

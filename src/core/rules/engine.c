@@ -127,8 +127,8 @@ sonde_err sonde_rules_add_rule(sonde_rules *rules, const sonde_rule *rule,
         return err;
     }
     rules->runs[rules->count++] = run;
-    rules->at_every_step = rules->at_every_step ||
-                           (rule->need_count == 0 && rule->step != NULL);
+    rules->at_every_step =
+        rules->at_every_step || (rule->need_count == 0 && rule->step != NULL);
     return SONDE_OK;
 }
 
@@ -751,8 +751,7 @@ void sonde_rules_account(const sonde_rules *rules, size_t i, sonde_rule_account 
                        "the run has no program of a step");
     }
     if (run->lacked[0] != '\0') {
-        account->judged =
-            account->judged && (run->findings > 0 || run->programs > 0);
+        account->judged = account->judged && (run->findings > 0 || run->programs > 0);
         (void)snprintf(account->lacked, sizeof account->lacked, "%s", run->lacked);
     }
 }

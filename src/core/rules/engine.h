@@ -70,11 +70,11 @@ struct sonde_rule_run {
     void *state;
     sonde_rule_tensor *tensors;
     size_t count;
-    size_t shown;   /* tensors that have vital signs now */
-    size_t losses;  /* of these, losses alone by their need */
-    uint64_t steps; /* steps with evidence */
+    size_t shown;      /* tensors that have vital signs now */
+    size_t losses;     /* of these, losses alone by their need */
+    uint64_t steps;    /* steps with evidence */
     uint64_t programs; /* that were shown */
-    bool any;       /* other evidence at this step */
+    bool any;          /* other evidence at this step */
     bool failed;
     bool *seen;                          /* by need: evidence was seen */
     sonde__rule_value *values;           /* by parameter */
@@ -83,7 +83,7 @@ struct sonde_rule_run {
     sonde__rule_found *run_finding; /* about the whole run; NULL: none */
     sonde__rule_found **placed;     /* of tensors by name, and lines */
     size_t placed_count, placed_capacity;
-    sonde__rule_found *speaking;    /* between found and say */
+    sonde__rule_found *speaking; /* between found and say */
     size_t findings;
     char lacked[SONDE__MESSAGE];
 };

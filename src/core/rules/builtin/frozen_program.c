@@ -110,19 +110,22 @@ static void report_unheld(sonde_rule_run *run, const sonde_program *program,
         (void)snprintf(others, sizeof others, " and %zu other parameters",
                        them->count - 1);
     }
-    if (sonde_rule_found_at(run, first->name, sonde_program_place_of(program, first->name),
-                            severity, "parameters", (double)them->count, 0.0)) {
+    if (sonde_rule_found_at(run, first->name,
+                            sonde_program_place_of(program, first->name), severity,
+                            "parameters", (double)them->count, 0.0)) {
         sonde_rule_say(
             run,
-            aside ? "Keep the layers in nn.ModuleList or nn.ModuleDict, and build the "
-                    "optimizer after them."
-                  : "Give the optimizer these parameters: build it after the last change of "
-                    "the model.",
+            aside
+                ? "Keep the layers in nn.ModuleList or nn.ModuleDict, and build the "
+                  "optimizer after them."
+                : "Give the optimizer these parameters: build it after the last change of "
+                  "the model.",
             "A gradient reaches it%s (%lld elements), but no optimizer holds them: %s.",
             others, (long long)them->elements,
-            aside ? "the model does not know their layers, which a plain list, dictionary "
-                    "or attribute keeps"
-                  : "they stay as they are, unlike those used before and after");
+            aside
+                ? "the model does not know their layers, which a plain list, dictionary "
+                  "or attribute keeps"
+                : "they stay as they are, unlike those used before and after");
     }
 }
 
@@ -153,8 +156,7 @@ static void judge_unheld(sonde_rule_run *run, const sonde_program *program,
                 add(&aside, parameter);
             }
         } else if (reads[i] > first_held) {
-            sonde__builtin_frozen_memory *memory =
-                memory_of(run, parameter->name, &hint);
+            sonde__builtin_frozen_memory *memory = memory_of(run, parameter->name, &hint);
 
             add(&late, parameter);
             if (memory != NULL) {
@@ -297,13 +299,14 @@ static void report_cut(sonde_rule_run *run, const sonde_program *program,
     }
     if (sonde_rule_found_at(run, first->name, cut->place, SONDE_SEVERITY_WARNING,
                             "parameters_reached", 0.0, 1.0)) {
-        sonde_rule_say(run,
-                       "Let the gradient pass, or, if this is meant, do not give these "
-                       "parameters to the optimizer.",
-                       "An optimizer holds it%s, but no gradient arrives: %s%s%s cuts the "
-                       "way to the loss.",
-                       others, cut->op, detach ? "" : " without gradients",
-                       sonde__builtin_walk_line(program, cut->place, &line));
+        sonde_rule_say(
+            run,
+            "Let the gradient pass, or, if this is meant, do not give these "
+            "parameters to the optimizer.",
+            "An optimizer holds it%s, but no gradient arrives: %s%s%s cuts the "
+            "way to the loss.",
+            others, cut->op, detach ? "" : " without gradients",
+            sonde__builtin_walk_line(program, cut->place, &line));
     }
 }
 
@@ -316,8 +319,7 @@ static void judge_cut(sonde_rule_run *run, const sonde_program *program, bool *b
 
     for (size_t i = 0; i < program->parameter_count; i++) {
         const sonde_program_parameter *parameter = &program->parameters[i];
-        sonde__builtin_frozen_memory *memory =
-            memory_of(run, parameter->name, &hint);
+        sonde__builtin_frozen_memory *memory = memory_of(run, parameter->name, &hint);
 
         if (parameter->optimizer < 0 || !parameter->used || memory == NULL ||
             memory->told || !is_missed(parameter, memory) ||
@@ -361,8 +363,7 @@ static void judge_unused(sonde_rule_run *run, const sonde_program *program)
 
     for (size_t i = 0; i < program->parameter_count; i++) {
         const sonde_program_parameter *parameter = &program->parameters[i];
-        sonde__builtin_frozen_memory *memory =
-            memory_of(run, parameter->name, &hint);
+        sonde__builtin_frozen_memory *memory = memory_of(run, parameter->name, &hint);
 
         if (parameter->optimizer >= 0 && !parameter->used && memory != NULL &&
             !memory->told && is_missed(parameter, memory)) {
@@ -374,15 +375,14 @@ static void judge_unused(sonde_rule_run *run, const sonde_program *program)
     if (count > 1) {
         (void)snprintf(others, sizeof others, ", nor %zu other parameters", count - 1);
     }
-    if (first != NULL &&
-        sonde_rule_found_at(run, first->name, (sonde_place){"", 0},
-                            SONDE_SEVERITY_WARNING, "looks", (double)UNUSED,
-                            (double)UNUSED)) {
-        sonde_rule_say(run,
-                       "Use it in forward, or remove it from the model and the optimizer.",
-                       "No operation of a training step reads it%s, although an optimizer "
-                       "holds it: it never had a gradient.",
-                       others);
+    if (first != NULL && sonde_rule_found_at(run, first->name, (sonde_place){"", 0},
+                                             SONDE_SEVERITY_WARNING, "looks",
+                                             (double)UNUSED, (double)UNUSED)) {
+        sonde_rule_say(
+            run, "Use it in forward, or remove it from the model and the optimizer.",
+            "No operation of a training step reads it%s, although an optimizer "
+            "holds it: it never had a gradient.",
+            others);
     }
 }
 

@@ -72,14 +72,16 @@ static void report(sonde_rule_run *run, const sonde_program *program,
     sonde__builtin_text first, second, line;
     char shape[SONDE__WALK_TEXT];
 
-    if (sonde_rule_found_at(
-            run, sonde__builtin_walk_tensor(program, about, node->outputs[0]), node->place,
-            SONDE_SEVERITY_ERROR, "pairs", (double)count_of(whole), (double)most)) {
+    if (sonde_rule_found_at(run,
+                            sonde__builtin_walk_tensor(program, about, node->outputs[0]),
+                            node->place, SONDE_SEVERITY_ERROR, "pairs",
+                            (double)count_of(whole), (double)most)) {
         sonde_rule_say(
             run, "Give both the same shape, with squeeze or unsqueeze.",
             "%s%s of %s and %s broadcasts to %s: each of %lld values meets each of %lld "
             "instead of its own.",
-            node->op, sonde__builtin_walk_line(program, node->place, &line), sonde__builtin_walk_shape(program, a, &first),
+            node->op, sonde__builtin_walk_line(program, node->place, &line),
+            sonde__builtin_walk_shape(program, a, &first),
             sonde__builtin_walk_shape(program, b, &second),
             sonde_shape_text(whole->rank, whole->shape, shape, sizeof shape),
             (long long)count_of(&program->values[a]),
@@ -104,8 +106,8 @@ static void judge(sonde_rule_run *run, const sonde_program *program,
     sonde_program_value whole;
 
     if (a < 0 || b < 0 ||
-        (!loss && !(sonde__builtin_walk_is(node->op, ARITHMETIC) &&
-                    is_of_loss(program, node)))) {
+        (!loss &&
+         !(sonde__builtin_walk_is(node->op, ARITHMETIC) && is_of_loss(program, node)))) {
         return;
     }
     const sonde_program_value *x = &program->values[a], *y = &program->values[b];

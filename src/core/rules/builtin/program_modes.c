@@ -174,13 +174,14 @@ static void judge_evaluation(sonde_rule_run *run, const sonde_program *program)
                             SONDE_SEVERITY_ERROR, "layers", (double)count, 0.0)) {
         const bool drops = sonde__strcasestr(layer->kind, "dropout") != NULL;
 
-        sonde_rule_say(run, "Call the model's eval() before evaluation, and train() after it.",
-                       "The model is evaluated in training mode%s: %zu layers (%s '%.60s') "
-                       "still %s.",
-                       sonde__builtin_walk_line(program, pass->place, &line), count,
-                       layer->kind, layer->name,
-                       drops ? "drop values at random"
-                             : "normalize by the batch and learn its statistics");
+        sonde_rule_say(
+            run, "Call the model's eval() before evaluation, and train() after it.",
+            "The model is evaluated in training mode%s: %zu layers (%s '%.60s') "
+            "still %s.",
+            sonde__builtin_walk_line(program, pass->place, &line), count, layer->kind,
+            layer->name,
+            drops ? "drop values at random"
+                  : "normalize by the batch and learn its statistics");
     }
 }
 
@@ -231,21 +232,23 @@ void sonde__builtin_eval_program(sonde_rule_run *run, const sonde_program *progr
     }
     for (size_t i = 0; i < program->node_count; i++) {
         const sonde_program_node *node = &program->nodes[i];
-        const bool attention = sonde__builtin_walk_is(node->op, "scaled_dot_product_attention");
+        const bool attention =
+            sonde__builtin_walk_is(node->op, "scaled_dot_product_attention");
         sonde__builtin_text line;
 
         if (node->output_count > 0 && drops(program, node) &&
-            sonde_rule_found_at(run, program->values[node->outputs[0]].tensor, node->place,
-                                SONDE_SEVERITY_ERROR, "p",
-                                sonde_attribute_number(node->attributes,
-                                                       attention ? "dropout_p" : "p", 0.5),
+            sonde_rule_found_at(run, program->values[node->outputs[0]].tensor,
+                                node->place, SONDE_SEVERITY_ERROR, "p",
+                                sonde_attribute_number(
+                                    node->attributes, attention ? "dropout_p" : "p", 0.5),
                                 0.0)) {
-            sonde_rule_say(run,
-                           attention ? "Pass dropout_p=p if self.training else 0.0."
-                                     : "Pass training=self.training, or use nn.Dropout.",
-                           "%s%s drops values although the model is in evaluation mode: as "
-                           "a function it does not know the mode.",
-                           node->op, sonde__builtin_walk_line(program, node->place, &line));
+            sonde_rule_say(
+                run,
+                attention ? "Pass dropout_p=p if self.training else 0.0."
+                          : "Pass training=self.training, or use nn.Dropout.",
+                "%s%s drops values although the model is in evaluation mode: as "
+                "a function it does not know the mode.",
+                node->op, sonde__builtin_walk_line(program, node->place, &line));
         }
     }
 }

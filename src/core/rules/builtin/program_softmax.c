@@ -64,60 +64,62 @@ static const sonde_program_node *made_by(const sonde_program *program, int *valu
 
 /* --- twice, and not at all ---------------------------------------------------------- */
 
-static bool found(sonde_rule_run *run, const use *of, sonde_place place,
+static bool found(sonde_rule_run *run, const use *input, sonde_place place,
                   const char *statistic, double value, double threshold)
 {
-    return sonde_rule_found_at(
-        run, sonde__builtin_walk_tensor(of->program, of->scores, of->node->outputs[0]),
-        place, SONDE_SEVERITY_ERROR, statistic, value, threshold);
+    return sonde_rule_found_at(run,
+                               sonde__builtin_walk_tensor(input->program, input->scores,
+                                                          input->node->outputs[0]),
+                               place, SONDE_SEVERITY_ERROR, statistic, value, threshold);
 }
 
 /* maker: it makes numbers of 0 ... 1 that the loss takes for scores. */
-static void report_twice(sonde_rule_run *run, const use *of,
+static void report_twice(sonde_rule_run *run, const use *input,
                          const sonde_program_node *maker)
 {
-    const bool pairs = sonde__builtin_walk_is(of->node->op,
-                                              "binary_cross_entropy_with_logits");
-    const sonde_program_value *scores = &of->program->values[of->scores];
-    const double count = of->classes >= 0 ? (double)scores->shape[of->classes] : 2.0;
+    const bool pairs =
+        sonde__builtin_walk_is(input->node->op, "binary_cross_entropy_with_logits");
+    const sonde_program_value *scores = &input->program->values[input->scores];
+    const double count =
+        input->classes >= 0 ? (double)scores->shape[input->classes] : 2.0;
     const double floor =
         pairs ? log1p(exp(-1.0)) : log1p(fmax(count - 1.0, 0.0) * exp(-1.0));
     sonde__builtin_text made, lost;
 
-    if (found(run, of, maker->place, "loss_floor", floor, 0.0)) {
+    if (found(run, input, maker->place, "loss_floor", floor, 0.0)) {
         sonde_rule_say(
             run, "Pass the scores themselves to the loss.",
             "%s%s makes numbers of 0 to 1, and %s%s applies %s to them again: the loss of a "
             "sample cannot fall below %.4g.",
-            maker->op, sonde__builtin_walk_line(of->program, maker->place, &made),
-            of->node->op, sonde__builtin_walk_line(of->program, of->node->place, &lost),
+            maker->op, sonde__builtin_walk_line(input->program, maker->place, &made),
+            input->node->op,
+            sonde__builtin_walk_line(input->program, input->node->place, &lost),
             pairs ? "the sigmoid" : "softmax", floor);
     }
 }
 
-static void report_missing(sonde_rule_run *run, const use *of,
+static void report_missing(sonde_rule_run *run, const use *input,
                            const sonde_program_node *maker, const char *instead)
 {
     sonde__builtin_text made, lost;
 
-    if (found(run, of, maker->place, "log_probabilities", 0.0, 1.0)) {
-        sonde_rule_say(run, instead,
-                       "%s%s expects log-probabilities, but gets the result of %s%s.",
-                       of->node->op,
-                       sonde__builtin_walk_line(of->program, of->node->place, &lost),
-                       maker->op,
-                       sonde__builtin_walk_line(of->program, maker->place, &made));
+    if (found(run, input, maker->place, "log_probabilities", 0.0, 1.0)) {
+        sonde_rule_say(
+            run, instead, "%s%s expects log-probabilities, but gets the result of %s%s.",
+            input->node->op,
+            sonde__builtin_walk_line(input->program, input->node->place, &lost),
+            maker->op, sonde__builtin_walk_line(input->program, maker->place, &made));
     }
 }
 
 /* --- the dimension ------------------------------------------------------------------ */
 
 /* Whether targets are made in the step, one for each row of square scores. */
-static bool are_pairs(const use *of)
+static bool are_pairs(const use *input)
 {
-    const sonde_program *program = of->program;
-    const sonde_program_value *scores = &program->values[of->scores];
-    int targets = of->targets;
+    const sonde_program *program = input->program;
+    const sonde_program_value *scores = &program->values[input->scores];
+    int targets = input->targets;
 
     if (scores->rank != 2 || scores->shape[0] != scores->shape[1] || targets < 0) {
         return false;
@@ -128,112 +130,114 @@ static bool are_pairs(const use *of)
 }
 
 /* Whether no operation from there to the loss changes a shape. */
-static bool keeps_shape(const use *of, int normalized)
+static bool keeps_shape(const use *input, int normalized)
 {
-    int value = of->scores;
+    int value = input->scores;
 
-    (void)sonde__builtin_walk_up(of->program, &value, SONDE__WALK_PLAIN " log");
+    (void)sonde__builtin_walk_up(input->program, &value, SONDE__WALK_PLAIN " log");
     return value == normalized;
 }
 
 /* softmax makes `normalized`, which becomes the input of the loss. */
-static void judge_dim(sonde_rule_run *run, const use *of,
+static void judge_dim(sonde_rule_run *run, const use *input,
                       const sonde_program_node *softmax, int normalized)
 {
-    const sonde_program_value *values = of->program->values;
-    const sonde_program_value *scores = &values[of->scores], *made = &values[normalized];
+    const sonde_program_value *values = input->program->values;
+    const sonde_program_value *scores = &values[input->scores],
+                              *made = &values[normalized];
     const int dim = sonde__builtin_walk_dim(softmax, made->rank);
     sonde__builtin_text shape, line, lost;
 
-    if (dim < 0 || of->classes < 0 || are_pairs(of)) {
+    if (dim < 0 || input->classes < 0 || are_pairs(input)) {
         return;
     }
-    const bool wrong = keeps_shape(of, normalized)
-                           ? dim != of->classes
-                           : made->shape[dim] != scores->shape[of->classes];
-    int walked = of->scores;
-    (void)sonde__builtin_walk_up(of->program, &walked, SHAPES " log");
+    const bool wrong = keeps_shape(input, normalized)
+                           ? dim != input->classes
+                           : made->shape[dim] != scores->shape[input->classes];
+    int walked = input->scores;
+    (void)sonde__builtin_walk_up(input->program, &walked, SHAPES " log");
     if (!wrong || walked != normalized) {
         return; /* or elements were chosen on the way */
     }
-    if (found(run, of, softmax->place, "dim", (double)dim, (double)of->classes)) {
+    if (found(run, input, softmax->place, "dim", (double)dim, (double)input->classes)) {
         sonde_rule_say(
             run, "Apply softmax along the dimension of the classes.",
             "%s%s runs along dimension %d of %s, %lld values, but %s%s takes %lld classes "
             "along dimension %d: the scores of a sample depend on other samples.",
-            softmax->op, sonde__builtin_walk_line(of->program, softmax->place, &line), dim,
-            sonde__builtin_walk_shape(of->program, normalized, &shape),
-            (long long)made->shape[dim], of->node->op,
-            sonde__builtin_walk_line(of->program, of->node->place, &lost),
-            (long long)scores->shape[of->classes], of->classes);
+            softmax->op, sonde__builtin_walk_line(input->program, softmax->place, &line),
+            dim, sonde__builtin_walk_shape(input->program, normalized, &shape),
+            (long long)made->shape[dim], input->node->op,
+            sonde__builtin_walk_line(input->program, input->node->place, &lost),
+            (long long)scores->shape[input->classes], input->classes);
     }
 }
 
 /* --- losses ------------------------------------------------------------------------- */
 
 /* Whether a normalizer gets what another one has made; that one is reported. */
-static bool judge_nested(sonde_rule_run *run, const use *of,
+static bool judge_nested(sonde_rule_run *run, const use *input,
                          const sonde_program_node *normalizer)
 {
     int value = sonde__builtin_walk_first(normalizer);
-    const sonde_program_node *inner = made_by(of->program, &value);
+    const sonde_program_node *inner = made_by(input->program, &value);
 
     if (inner == NULL || !sonde__builtin_walk_is(inner->op, SQUASHERS)) {
         return false;
     }
-    report_twice(run, of, inner);
+    report_twice(run, input, inner);
     return true;
 }
 
 /* For losses of scores: cross_entropy, binary_cross_entropy_with_logits. */
-static void judge_scores(sonde_rule_run *run, const use *of)
+static void judge_scores(sonde_rule_run *run, const use *input)
 {
-    int value = of->scores;
-    const sonde_program_node *maker = made_by(of->program, &value);
+    int value = input->scores;
+    const sonde_program_node *maker = made_by(input->program, &value);
 
     if (maker == NULL) {
         return;
     }
     if (sonde__builtin_walk_is(maker->op, SQUASHERS " logsigmoid") &&
-        !(sonde__builtin_walk_is(maker->op, "logsigmoid") && of->classes >= 0)) {
-        report_twice(run, of, maker);
+        !(sonde__builtin_walk_is(maker->op, "logsigmoid") && input->classes >= 0)) {
+        report_twice(run, input, maker);
     } else if (sonde__builtin_walk_is(maker->op, "log_softmax") &&
-               !judge_nested(run, of, maker)) {
-        judge_dim(run, of, maker, value);
+               !judge_nested(run, input, maker)) {
+        judge_dim(run, input, maker, value);
     }
 }
 
 /* For losses of log-probabilities: nll_loss, kl_div. */
-static void judge_logs(sonde_rule_run *run, const use *of)
+static void judge_logs(sonde_rule_run *run, const use *input)
 {
-    int value = of->scores;
-    const sonde_program_node *maker = made_by(of->program, &value);
+    int value = input->scores;
+    const sonde_program_node *maker = made_by(input->program, &value);
 
     if (maker == NULL) {
         return;
     }
     if (sonde__builtin_walk_is(maker->op, SQUASHERS " " SCORES)) {
-        report_missing(run, of, maker,
-                       sonde__builtin_walk_is(maker->op, SQUASHERS)
-                           ? "Take log_softmax instead, or pass the scores to cross_entropy."
-                           : "Apply log_softmax first, or use cross_entropy.");
+        report_missing(
+            run, input, maker,
+            sonde__builtin_walk_is(maker->op, SQUASHERS)
+                ? "Take log_softmax instead, or pass the scores to cross_entropy."
+                : "Apply log_softmax first, or use cross_entropy.");
         return;
     }
     if (sonde__builtin_walk_is(maker->op, "log")) {
         value = sonde__builtin_walk_first(maker);
-        maker = made_by(of->program, &value);
+        maker = made_by(input->program, &value);
     }
     if (maker != NULL && sonde__builtin_walk_is(maker->op, "softmax log_softmax") &&
-        !judge_nested(run, of, maker)) {
-        judge_dim(run, of, maker, value);
+        !judge_nested(run, input, maker)) {
+        judge_dim(run, input, maker, value);
     }
 }
 
 /* Softmax of one value is 1, whatever that value is. Whether it is so, which is reported. */
-static bool judge_single(sonde_rule_run *run, const use *of)
+static bool judge_single(sonde_rule_run *run, const use *input)
 {
-    const sonde_program *program = of->program;
-    int value = of->scores;
+    const sonde_program *program = input->program;
+    int value = input->scores;
     const sonde_program_node *maker = made_by(program, &value);
     sonde__builtin_text line, shape;
 
@@ -244,12 +248,12 @@ static bool judge_single(sonde_rule_run *run, const use *of)
     if (dim < 0 || program->values[value].shape[dim] != 1) {
         return false;
     }
-    if (found(run, of, maker->place, "values", 1.0, 2.0)) {
+    if (found(run, input, maker->place, "values", 1.0, 2.0)) {
         sonde_rule_say(run, "Use a sigmoid for one output.",
                        "%s%s runs over a single value, dimension %d of %s: its result is "
                        "always %d, and no gradient passes.",
-                       maker->op, sonde__builtin_walk_line(program, maker->place, &line), dim,
-                       sonde__builtin_walk_shape(program, value, &shape),
+                       maker->op, sonde__builtin_walk_line(program, maker->place, &line),
+                       dim, sonde__builtin_walk_shape(program, value, &shape),
                        sonde__builtin_walk_is(maker->op, "softmax") ? 1 : 0);
     }
     return true;
@@ -258,27 +262,27 @@ static bool judge_single(sonde_rule_run *run, const use *of)
 static void judge_loss(sonde_rule_run *run, const sonde_program *program,
                        const sonde_program_node *node)
 {
-    use of = {.program = program,
-              .node = node,
-              .scores = sonde__builtin_walk_operand(node, 0),
-              .targets = sonde__builtin_walk_operand(node, 1),
-              .classes = -1};
+    use input = {.program = program,
+                 .node = node,
+                 .scores = sonde__builtin_walk_operand(node, 0),
+                 .targets = sonde__builtin_walk_operand(node, 1),
+                 .classes = -1};
 
-    if (of.scores < 0) {
+    if (input.scores < 0) {
         return;
     }
-    const sonde_program_value *scores = &program->values[of.scores];
+    const sonde_program_value *scores = &program->values[input.scores];
     if (sonde__builtin_walk_is(node->op, "cross_entropy nll_loss")) {
-        of.classes = scores->rank >= 2 ? 1 : 0;
+        input.classes = scores->rank >= 2 ? 1 : 0;
     }
-    if (sonde__builtin_walk_is(node->op, LOSSES) && judge_single(run, &of)) {
+    if (sonde__builtin_walk_is(node->op, LOSSES) && judge_single(run, &input)) {
         return;
     }
     if (sonde__builtin_walk_is(node->op,
                                "cross_entropy binary_cross_entropy_with_logits")) {
-        judge_scores(run, &of);
+        judge_scores(run, &input);
     } else if (sonde__builtin_walk_is(node->op, "nll_loss kl_div")) {
-        judge_logs(run, &of);
+        judge_logs(run, &input);
     }
 }
 
@@ -315,11 +319,12 @@ static void judge_product(sonde_rule_run *run, const sonde_program *program,
         sonde_rule_found_at(run, sonde__builtin_walk_tensor(program, value, -1),
                             softmax->place, SONDE_SEVERITY_WARNING, "dim", (double)dim,
                             (double)(rank - 1))) {
-        sonde_rule_say(run, "Apply softmax along the last dimension, that of the keys.",
-                       "softmax runs along dimension %d of %s, but the product%s sums over "
-                       "the last one: the weights of a query do not add up to 1.",
-                       dim, sonde__builtin_walk_shape(program, value, &shape),
-                       sonde__builtin_walk_line(program, product->place, &line));
+        sonde_rule_say(
+            run, "Apply softmax along the last dimension, that of the keys.",
+            "softmax runs along dimension %d of %s, but the product%s sums over "
+            "the last one: the weights of a query do not add up to 1.",
+            dim, sonde__builtin_walk_shape(program, value, &shape),
+            sonde__builtin_walk_line(program, product->place, &line));
     }
 }
 

@@ -74,9 +74,9 @@ int sonde__builtin_walk_dim(const sonde_program_node *node, int rank)
 {
     const double dim = sonde_attribute_number(node->attributes, "dim", (double)rank);
 
-    return dim >= 0.0 && dim < (double)rank     ? (int)dim
+    return dim >= 0.0 && dim < (double)rank    ? (int)dim
            : dim < 0.0 && dim >= -(double)rank ? (int)dim + rank
-                                                : -1;
+                                               : -1;
 }
 
 /* --- marks -------------------------------------------------------------------------- */
@@ -126,8 +126,8 @@ void sonde__builtin_walk_below(const sonde_program *program, bool *marks,
             for (size_t k = 0; k < node->output_count; k++) {
                 const int value = node->outputs[k];
 
-                marks[value] = marks[value] || !by_gradient ||
-                               program->values[value].requires_grad;
+                marks[value] =
+                    marks[value] || !by_gradient || program->values[value].requires_grad;
             }
         }
     }

@@ -10,8 +10,6 @@
  *
  *     program_softmax.c     SoftmaxMisuse: what a loss gets
  *     program_broadcast.c   LossBroadcast: shapes
- *     program_frozen.c      FrozenParameter: parameters that no loss reaches or no optimizer
- *                           holds
  *     program_modes.c       TrainEvalMode, EvalNondeterminism: modes
  */
 #ifndef SONDE_RULES_BUILTIN_PROGRAM_WALK_H

@@ -149,12 +149,12 @@ static void judge_clip(sonde_rule_run *run, const sonde_program *program, size_t
     if (!is_kind(program, before, SONDE_EVENT_BACKWARD) &&
         is_kind(program, after, SONDE_EVENT_BACKWARD)) {
         if (found(run, clip, SONDE_SEVERITY_ERROR, "clipped")) {
-            sonde_rule_say(run, "Clip between backward and the optimizer's step.",
-                           "Gradients are clipped%s, after the step and before the next "
-                           "backward%s: no step uses what is clipped.",
-                           sonde__builtin_walk_line(program, clip->place, &line),
-                           sonde__builtin_walk_line(program, program->events[after].place,
-                                                    &other));
+            sonde_rule_say(
+                run, "Clip between backward and the optimizer's step.",
+                "Gradients are clipped%s, after the step and before the next "
+                "backward%s: no step uses what is clipped.",
+                sonde__builtin_walk_line(program, clip->place, &line),
+                sonde__builtin_walk_line(program, program->events[after].place, &other));
         }
     } else if (are_scaled(program, i) &&
                found(run, clip, SONDE_SEVERITY_ERROR, "clipped")) {
@@ -179,12 +179,12 @@ static void judge_scheduler(sonde_rule_run *run, const sonde_program *program, s
     if (is_kind(program, find_near(program, i, -1), SONDE_EVENT_BACKWARD) &&
         is_kind(program, after, SONDE_EVENT_STEP) &&
         found(run, event, SONDE_SEVERITY_WARNING, "scheduled")) {
-        sonde_rule_say(run, "Call the scheduler's step after the optimizer's.",
-                       "The scheduler steps%s before the optimizer does%s: the first value "
-                       "of its schedule is skipped.",
-                       sonde__builtin_walk_line(program, event->place, &line),
-                       sonde__builtin_walk_line(program, program->events[after].place,
-                                                &stepped));
+        sonde_rule_say(
+            run, "Call the scheduler's step after the optimizer's.",
+            "The scheduler steps%s before the optimizer does%s: the first value "
+            "of its schedule is skipped.",
+            sonde__builtin_walk_line(program, event->place, &line),
+            sonde__builtin_walk_line(program, program->events[after].place, &stepped));
     }
 }
 
@@ -225,11 +225,11 @@ static void judge_accumulation(sonde_rule_run *run, const sonde_program *program
     }
     if (count >= 2 && sonde_rule_found_at(run, "", first->place, SONDE_SEVERITY_WARNING,
                                           "accumulation", (double)count, 1.0)) {
-        sonde_rule_say(run, "Divide each loss by the number of batches, or lower the rate.",
-                       "%zu backward passes%s add up gradients before a step, and no loss is "
-                       "divided by %zu: SGD makes steps %zu times as large.",
-                       count, sonde__builtin_walk_line(program, first->place, &line), count,
-                       count);
+        sonde_rule_say(
+            run, "Divide each loss by the number of batches, or lower the rate.",
+            "%zu backward passes%s add up gradients before a step, and no loss is "
+            "divided by %zu: SGD makes steps %zu times as large.",
+            count, sonde__builtin_walk_line(program, first->place, &line), count, count);
     }
 }
 
@@ -261,8 +261,8 @@ static void judge(sonde_rule_run *run, const sonde_program *program)
     for (size_t i = 0; i < program->event_count; i++) {
         switch (program->events[i].kind) {
         case SONDE_EVENT_STEP:
-            state->cleared = state->cleared > 0 ? state->cleared
-                                                : (int)find_cleared(program, i);
+            state->cleared =
+                state->cleared > 0 ? state->cleared : (int)find_cleared(program, i);
             break;
         case SONDE_EVENT_CLIP:
             judge_clip(run, program, i);
@@ -302,8 +302,9 @@ const sonde_rule sonde__builtin_step_order = {
         "(2) gradients are clipped after the step or before backward; (3) gradients are clipped while a gradient scaler's scale is in them; "
         "(4) a scheduler steps between backward and the optimizer's step; "
         "(5) the mean losses of several batches are added up for one step of SGD without being divided. (4) and (5) are warnings.",
-    .advice = "The order is: clear gradients, forward, backward, unscale, clip, step of the "
-              "optimizer, step of the scheduler.",
+    .advice =
+        "The order is: clear gradients, forward, backward, unscale, clip, step of the "
+        "optimizer, step of the scheduler.",
     .modes = SONDE__TRAIN,
     .state_size = sizeof(order),
     SONDE_RULE_NEEDS(order_needs),
