@@ -32,9 +32,10 @@ typedef enum sonde_role {
     SONDE_ROLE_ACTIVATION = 9, /* a value inside a module */
     SONDE_ROLE_ACTIVATION_GRADIENT = 10,
     SONDE_ROLE_SCALAR = 11, /* a number that the user records */
-    SONDE_ROLE_OTHER = 12
+    SONDE_ROLE_OTHER = 12,
+    SONDE_ROLE_PROGRAM = 13 /* the text of a program (<sonde/program.h>) */
 } sonde_role;
-enum { SONDE_ROLE_COUNT = 13 };
+enum { SONDE_ROLE_COUNT = 14 };
 /* "weight", "activation_gradient" ...; "?" for no role. */
 SONDE_API const char *sonde_role_name(sonde_role role);
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 # In the order of sonde_role.
 ROLES = ("weight", "bias", "buffer", "gradient", "update", "optimizer", "loss", "input", "output",
-         "activation", "activation_gradient", "scalar", "other")
+         "activation", "activation_gradient", "scalar", "other", "program")
 
 
 _MODES = {"train": "training", "eval": "evaluation", "predict": "prediction"}

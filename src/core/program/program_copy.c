@@ -212,25 +212,28 @@ sonde_err sonde__program_check(const sonde_program *program, sonde_err code,
 
 /* --- copies ------------------------------------------------------------------------- */
 
+sonde_err sonde__program_take(const sonde_program *program, sonde_program **out,
+                              sonde_text *text, sonde_diag *diag)
+{
+    sonde_program own;
+    SONDE__TAKE(sonde_program, &own, program, diag);
+    SONDE__TRY(sonde__program_check(&own, SONDE_EINVAL, diag));
+    SONDE__TRY(sonde__program_write(&own, text, diag));
+    const sonde_err err = sonde__program_build(text->data, text->length, out, diag);
+
+    if (err == SONDE_OK) {
+        (*out)->digest = sonde__program_digest(text->data, text->length);
+    }
+    return err == SONDE_EFORMAT ? SONDE_EINVAL : err; /* an attribute stands twice */
+}
+
 sonde_err sonde_program_copy(const sonde_program *program, sonde_program **out,
                              sonde_diag *diag)
 {
     SONDE__NEEDS(diag, program, out);
-    sonde_program own;
     sonde_text text = {0};
-    SONDE__TAKE(sonde_program, &own, program, diag);
-    SONDE__TRY(sonde__program_check(&own, SONDE_EINVAL, diag));
-    sonde_err err = sonde__program_write(&own, &text, diag);
+    const sonde_err err = sonde__program_take(program, out, &text, diag);
 
-    if (err == SONDE_OK) {
-        err = sonde__program_build(text.data, text.length, out, diag);
-    }
-    if (err == SONDE_EFORMAT) { /* an attribute stands twice */
-        err = SONDE_EINVAL;
-    }
-    if (err == SONDE_OK) {
-        (*out)->digest = sonde__program_digest(text.data, text.length);
-    }
     sonde_text_fini(&text);
     return err;
 }

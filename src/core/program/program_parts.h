@@ -26,6 +26,9 @@ static inline const char *sonde__program_string(const char *text)
 /* program_copy.c: checks kinds, ranks and indices. code: of the error. */
 sonde_err sonde__program_check(const sonde_program *program, sonde_err code,
                                sonde_diag *diag);
+/* program_copy.c: sonde_program_copy, and the text, which is the caller's. */
+sonde_err sonde__program_take(const sonde_program *program, sonde_program **out,
+                              sonde_text *text, sonde_diag *diag);
 /* program_text.c: appends the text of a program that was checked. */
 sonde_err sonde__program_write(const sonde_program *program, sonde_text *text,
                                sonde_diag *diag);

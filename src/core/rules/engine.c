@@ -251,13 +251,21 @@ static sonde_err watch(sonde_rule_run *run, uint32_t id, int need, sonde_diag *d
     return run->rule->bind != NULL ? run->rule->bind(run, i, diag) : SONDE_OK;
 }
 
+int sonde__rule_wants(sonde_rule_run *run, uint32_t id)
+{
+    const sonde_tensor_info *info = sonde_catalogue_info(run->rules->catalogue, id);
+
+    return run->rule->wants != NULL && info->role != SONDE_ROLE_PROGRAM
+               ? run->rule->wants(run, info, id)
+               : SONDE_RULE_IGNORE;
+}
+
 static sonde_err watch_all(sonde_rule_run *run, size_t first, size_t end,
                            sonde_diag *diag)
 {
     SONDE__TRY(sonde__rule_mark(run, first, end, diag));
     for (size_t id = first; id < end && !run->failed; id++) {
-        const int need = run->rule->wants(
-            run, sonde_catalogue_info(run->rules->catalogue, (uint32_t)id), (uint32_t)id);
+        const int need = sonde__rule_wants(run, (uint32_t)id);
 
         if (need != SONDE_RULE_IGNORE) {
             SONDE__TRY(watch(run, (uint32_t)id, need, diag));

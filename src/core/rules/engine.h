@@ -186,6 +186,8 @@ sonde_mode sonde__rules_judged_mode(const sonde_rules *rules, sonde_mode mode);
 bool sonde__rules_judges(const sonde_rules *rules, const sonde_rule *rule,
                          sonde_mode mode);
 
+/* engine.c: the index of the need that a tensor answers, or SONDE_RULE_IGNORE. */
+int sonde__rule_wants(sonde_rule_run *run, uint32_t id);
 /* engine.c: the schedule of a need. */
 const sonde_schedule *sonde__rules_need_when(const sonde_rule_need *need);
 /* looks.c: adds what the rules that watch the slot need of it at steps of a mode. */

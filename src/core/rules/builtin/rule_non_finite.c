@@ -329,6 +329,7 @@ static int rank_of(const sonde_tensor_info *info)
     case SONDE_ROLE_BIAS:
     case SONDE_ROLE_BUFFER:
     case SONDE_ROLE_OTHER:
+    case SONDE_ROLE_PROGRAM:
         break;
     }
     return 5;
