@@ -3,7 +3,8 @@
  * number of dimensions, so that the result has more elements than either.
  *
  * Judged are losses of PyTorch's that broadcast, and arithmetic outside of the model's
- * modules of which the objective is made. In arithmetic, an operand that the program has
+ * modules of which the objective is made: of as many values that need gradients as of others,
+ * predictions and targets. In arithmetic, an operand that the program has
  * given more dimensions itself (unsqueeze, an index of None, reshape) says that all pairs
  * are meant.
  */
@@ -114,7 +115,8 @@ static void judge(sonde_rule_run *run, const sonde_program *program,
     if (x->rank == y->rank || x->rank == 0 || y->rank == 0 ||
         !broadcast_together(x, y, &whole) || count_of(&whole) <= count_of(x) ||
         count_of(&whole) <= count_of(y) ||
-        (!loss && (is_shaped(program, a) || is_shaped(program, b)))) {
+        (!loss && (x->requires_grad == y->requires_grad || count_of(x) != count_of(y) ||
+                   is_shaped(program, a) || is_shaped(program, b)))) {
         return;
     }
     report(run, program, node, &whole);
