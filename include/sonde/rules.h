@@ -70,8 +70,8 @@ SONDE_API void sonde_rule_file_close(sonde_rule_file *file);
  * Something that is wrong. There is one finding for a rule and a tensor; it can last, or
  * recur. Its severity can rise: a note becomes a warning or an error if training, which
  * went well, goes badly later. It never falls; once training goes well again, or the
- * tensor has recovered, a warning or an error is resolved. id is the XXH3 of rule, tensor
- * and first step, so it does not depend on who judges the run, or when.
+ * tensor has recovered, a warning or an error is resolved. id is the XXH3 of rule, tensor,
+ * first step and the line that a rule gave, so it does not depend on who judges the run, or when.
  *
  * because_of groups findings with one cause: where a value is not finite, what begins
  * while it lasts follows from the finding of NonFinite that names its source. A rule that
@@ -96,7 +96,8 @@ typedef struct sonde_finding {
     sonde_severity raised_from; /* the severity before it rose */
     int64_t raised_step;        /* global, at which it rose; 0: it never did */
     int64_t resolved_step;      /* global, since which it is resolved; 0: it is not */
-    sonde_place place;          /* the line of the user's source; file "": unknown */
+    /* The line of the user's program, relative to its root; file "": unknown. */
+    sonde_place place;
 } sonde_finding;
 
 /* The finding as one JSON object without a newline, as in findings/<rule>.jsonl. Returns

@@ -425,6 +425,9 @@ void sonde_watch_end_step(sonde_watch *face)
     if (watch->due) {
         sonde_observer_end_step(watch->observer);
     }
+    if (watch->ruled) {
+        sonde__rules_end_program(watch->rules, watch->observer, &watch->at);
+    }
     if (watch->hook != NULL) {
         sonde_hook_step_done(watch->hook);
     }
@@ -437,16 +440,13 @@ void sonde_watch_end_step(sonde_watch *face)
 static sonde_err check_program(const watch_state *watch, const sonde_program *program,
                                sonde_diag *diag)
 {
-    if (!watch->stepping) {
-        return sonde__fail(diag, SONDE_ESTATE, "watch: a program", "a call within a step",
-                           "no step is on");
-    }
-    if (program->mode != watch->at.mode) {
-        return sonde__fail(diag, SONDE_EINVAL, "watch: a program",
-                           sonde_mode_name(watch->at.mode), "a program of mode %s",
-                           sonde_mode_name(program->mode));
-    }
-    return SONDE_OK;
+    return !watch->stepping ? sonde__fail(diag, SONDE_ESTATE, "watch: a program",
+                                          "a call in a step", "no step is on")
+           : program->mode != watch->at.mode
+               ? sonde__fail(diag, SONDE_EINVAL, "watch: a program",
+                             sonde_mode_name(watch->at.mode), "a program of mode %s",
+                             sonde_mode_name(program->mode))
+               : SONDE_OK;
 }
 
 sonde_err sonde_watch_program(sonde_watch *face, const sonde_program *program,
@@ -456,13 +456,18 @@ sonde_err sonde_watch_program(sonde_watch *face, const sonde_program *program,
     watch_state *watch = self(face);
     sonde_program *copy = NULL;
     sonde_text text = {0};
-    sonde_err err = sonde__program_take(program, &copy, &text, diag);
+    sonde_err err = SONDE_OK;
 
-    SONDE__TRY_GO(err);
+    SONDE__TRY_GO(sonde__program_take(program, &copy, &text, diag));
     SONDE__TRY_GO(check_program(watch, copy, diag));
     if (watch->hook != NULL) {
-        err = sonde__hook_program(watch->hook, &watch->at, copy->digest, text.data,
-                                  text.length, diag);
+        SONDE__TRY_GO(sonde__hook_program(watch->hook, &watch->at, copy->digest,
+                                          text.data, text.length, diag));
+    }
+    if (watch->ruled) {
+        SONDE__TRY_GO(
+            sonde__rules_program(watch->rules, watch->observer, &watch->at, copy, diag));
+        copy = NULL; /* taken */
     }
 error:
     sonde_program_destroy(copy);

@@ -128,7 +128,7 @@ sonde_err sonde_rules_add_rule(sonde_rules *rules, const sonde_rule *rule,
     }
     rules->runs[rules->count++] = run;
     rules->at_every_step =
-        rules->at_every_step || (rule->need_count == 0 && rule->step != NULL);
+        rules->at_every_step || (rule->need_count == 0 && rule->program == NULL);
     return SONDE_OK;
 }
 
@@ -533,12 +533,12 @@ static void show_step(sonde_rules *rules)
     rules->now_count = 0;
 }
 
-/* A rule without needs has it at every step; if it reads programs alone, at those of new
- * ones. */
+/* A rule without needs has it at every step, or, if it reads programs, at those with a
+ * new one. */
 static bool has_evidence(const sonde_rule_run *run)
 {
     return run->any || run->shown > 0 ||
-           (run->rule->need_count == 0 && run->rule->step != NULL);
+           (run->rule->need_count == 0 && run->rule->program == NULL);
 }
 
 /* Calls the rules that have evidence at this step; whether there is one. */
@@ -562,11 +562,14 @@ static bool call_rules(sonde_rules *rules, sonde_mode mode)
 }
 
 /* A step of which no tensor was seen. */
-static void end_empty_step(sonde_rules *rules, sonde_mode mode, bool programs)
+static void end_empty_step(sonde_rules *rules, sonde_mode mode)
 {
-    if (rules->at_every_step || programs) {
+    const bool program = sonde__rules_has_program(rules, rules->at.global_step);
+
+    if (rules->at_every_step || program) {
         show_step(rules);
         rules->stamp++;
+        sonde__rules_show_programs(rules, rules->at.global_step);
         rules->steps += call_rules(rules, mode);
     }
     sonde__rules_report_new(rules);
@@ -620,9 +623,8 @@ void sonde__rules_end_step(sonde_rules *rules, const sonde_coordinate *at)
     set_place(rules, at);
     rules->at.micro_batch = 0;
     rules->at.replica = 0;
-    const bool programs = sonde__rules_show_programs(rules);
     if (!rules->any) {
-        end_empty_step(rules, at->mode, programs);
+        end_empty_step(rules, at->mode);
         return;
     }
     if (rules->at.mode == SONDE_MODE_TRAIN) {
@@ -630,6 +632,7 @@ void sonde__rules_end_step(sonde_rules *rules, const sonde_coordinate *at)
         sonde__rules_take_losses(rules);
     }
     show_step(rules);
+    sonde__rules_show_programs(rules, at->global_step);
     fetch(rules);
     const bool judged = call_rules(rules, at->mode);
     if (rules->at.mode == SONDE_MODE_TRAIN || !rules->trains) {
@@ -711,6 +714,13 @@ static bool check_needs(const sonde_rule_run *run, char *text, size_t size)
     return judged;
 }
 
+/* Whether the rule saw no step and no program, but judges them. */
+static bool saw_nothing(const sonde_rule_run *run)
+{
+    return run->steps == 0 && run->programs == 0 &&
+           (run->rule->step != NULL || run->rule->program != NULL);
+}
+
 /* "no train step was seen", with the modes that the rule judges; "no step was seen" if it
  * judges all. */
 static void say_no_step(const sonde_rule_run *run, char *text, size_t size)
@@ -746,17 +756,16 @@ void sonde_rules_account(const sonde_rules *rules, size_t i, sonde_rule_account 
                                     .findings = run->findings};
     account->judged =
         check_needs(run, account->lacked, sizeof account->lacked) && !run->failed;
-    if (account->judged && run->steps == 0 && run->rule->step != NULL) {
-        account->judged = false;
-        say_no_step(run, account->lacked, sizeof account->lacked);
-    }
-    if (run->programs > 0 && !run->failed) {
+    if (run->programs > 0 && !run->failed) { /* they are evidence enough */
         account->judged = true;
         account->lacked[0] = '\0';
-    } else if (run->rule->program != NULL && run->rule->need_count == 0) {
+    } else if (account->judged && saw_nothing(run) && run->rule->program != NULL) {
         account->judged = false;
         (void)snprintf(account->lacked, sizeof account->lacked,
-                       "the run has no program of a step");
+                       "the run has no program of its steps");
+    } else if (account->judged && saw_nothing(run)) {
+        account->judged = false;
+        say_no_step(run, account->lacked, sizeof account->lacked);
     }
     if (run->lacked[0] != '\0') {
         account->judged = account->judged && (run->findings > 0 || run->programs > 0);

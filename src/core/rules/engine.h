@@ -38,8 +38,7 @@ enum { SONDE__MESSAGE = 512 };
 /* A finding with the memory of its texts. */
 typedef struct sonde__rule_found {
     sonde_finding finding;
-    char *tensor;
-    char *file; /* of its place; NULL: it has none */
+    char *tensor, *file; /* file: of its place; NULL: it has none */
     char message[SONDE__MESSAGE];
     sonde_rule_run *run; /* of its rule, and its tensor there */
     size_t index;
@@ -70,19 +69,19 @@ struct sonde_rule_run {
     void *state;
     sonde_rule_tensor *tensors;
     size_t count;
-    size_t shown;      /* tensors that have vital signs now */
-    size_t losses;     /* of these, losses alone by their need */
-    uint64_t steps;    /* steps with evidence */
-    uint64_t programs; /* that were shown */
-    bool any;          /* other evidence at this step */
+    size_t shown;   /* tensors that have vital signs now */
+    size_t losses;  /* of these, losses alone by their need */
+    uint64_t steps; /* steps with evidence */
+    bool any;       /* other evidence at this step */
     bool failed;
     bool *seen;                          /* by need: evidence was seen */
     sonde__rule_value *values;           /* by parameter */
     sonde__rule_found **tensor_findings; /* by tensor; NULL: none */
     size_t capacity, finding_capacity;
     sonde__rule_found *run_finding; /* about the whole run; NULL: none */
-    sonde__rule_found **placed;     /* of tensors by name, and lines */
+    sonde__rule_found **placed;     /* of sonde_rule_found_at */
     size_t placed_count, placed_capacity;
+    uint64_t programs;           /* that it was shown */
     sonde__rule_found *speaking; /* between found and say */
     size_t findings;
     char lacked[SONDE__MESSAGE];
@@ -121,6 +120,7 @@ typedef struct sonde__rule_slot {
 } sonde__rule_slot;
 
 typedef struct sonde__rule_attached sonde__rule_attached;
+typedef struct sonde__rule_program sonde__rule_program;
 
 struct sonde_rules {
     sonde_rule_run **runs;
@@ -144,9 +144,9 @@ struct sonde_rules {
     bool trains;                   /* a step with evidence counted as training */
     uint64_t bad;                  /* NaN and infinities at this step */
     bool any, finished;            /* evidence at this step */
-    bool at_every_step;            /* a rule has no needs, and step */
-    sonde_program *programs[SONDE_MODE_COUNT]; /* in force; NULL: none */
-    sonde_program *fresh[SONDE_MODE_COUNT];    /* from this step on */
+    bool at_every_step;            /* a rule has no needs, and reads no programs */
+    sonde_program *programs[SONDE_MODE_COUNT]; /* in force; NULL: none so far */
+    sonde__rule_program *waiting_programs;     /* until their step ends */
     sonde__rule_found **found;
     size_t found_count, found_capacity;
     sonde__rule_found **waiting; /* suspicions, and findings whose severity may change */
@@ -232,12 +232,29 @@ void sonde__rules_free_found(sonde_rules *rules);
 bool sonde__rule_make_found(sonde_rule_run *run, size_t i, sonde_severity severity,
                             const char *statistic, double value, double threshold,
                             bool waits);
-/* findings.c: makes a finding about a tensor of that name; NULL if memory runs out.
- * sonde_rule_say must follow. */
-sonde__rule_found *sonde__rule_make_placed(sonde_rule_run *run, const char *tensor,
-                                           sonde_place place, sonde_severity severity,
-                                           const char *statistic, double value,
-                                           double threshold);
+/* findings.c: the same for a finding of sonde_rule_found_at; the place is copied. */
+bool sonde__rule_make_placed(sonde_rule_run *run, const char *tensor, sonde_place place,
+                             sonde_severity severity, const char *statistic, double value,
+                             double threshold);
+/* rules_program.c: a program, which is taken if all is well, is that of its mode from a
+ * global step on: the rules read it at the end of that step. */
+SONDE_API sonde_err sonde__rules_take_program(sonde_rules *rules, int64_t step,
+                                              sonde_program *program, sonde_diag *diag);
+/* rules_program.c: whether a program waits for the end of a step up to this one. */
+bool sonde__rules_has_program(const sonde_rules *rules, int64_t step);
+void sonde__rules_show_programs(sonde_rules *rules, int64_t step);
+void sonde__rules_free_programs(sonde_rules *rules);
+/* rules_program.c: the line of a tensor by the programs in force, and which of them. */
+sonde_place sonde__rules_place_of(const sonde_rules *rules, const char *tensor,
+                                  const sonde_program **program);
+/* rules_sink.c: sonde__rules_take_program, of the current step of an observer that the
+ * rules are attached to; and, at the end of each step, the end of one with a program, if
+ * no tap was due. */
+sonde_err sonde__rules_program(sonde_rules *rules, const sonde_observer *observer,
+                               const sonde_coordinate *at, sonde_program *program,
+                               sonde_diag *diag);
+void sonde__rules_end_program(sonde_rules *rules, const sonde_observer *observer,
+                              const sonde_coordinate *at);
 /* findings.c: sonde_rule_say. */
 void sonde__rule_vsay(sonde_rule_run *run, const char *advice, const char *fmt,
                       va_list args) SONDE_PRINTF(3, 0);
@@ -254,12 +271,6 @@ bool sonde__rules_add_losses(sonde_rules *rules, size_t first, size_t end);
 void sonde__rules_take_losses(sonde_rules *rules);
 /* suspicions.c: decides the suspicions that can be decided; ended: all of them. */
 void sonde__rules_decide(sonde_rules *rules, bool ended);
-/* rule_programs.c: at the step that end_step will end, the program of its mode becomes
- * this, which is taken. Accepts NULL. */
-SONDE_API void sonde__rules_take_program(sonde_rules *rules, sonde_program *program);
-/* rule_programs.c: shows new programs to the rules; whether there was one. */
-bool sonde__rules_show_programs(sonde_rules *rules);
-void sonde__rules_free_programs(sonde_rules *rules);
 /* engine.c: accepts NULL and a half-built run. */
 void sonde__rule_run_destroy(sonde_rule_run *run);
 
