@@ -37,8 +37,11 @@
 #define TRAINING ", 'training': true"
 #define GRAD ", 'grad': true"
 /* A step of training whose forward pass counted as an evaluation. */
-#define STEP_ALONE                                                                       \
-    "'mode': 'train', 'optimizers': [{'kind': 'SGD'}], 'events': ["                      \
+#define STEP_ALONE(mode)                                                                 \
+    "'mode': 'train', 'modules': [{'kind': 'Net', 'registered': true" mode "},"          \
+    "{'name': 'drop', 'kind': 'BatchNorm2d', 'registered': true" mode "}],"              \
+    "'parameters': [{'name': 'fc.weight', 'requires_grad': true, 'optimizer': 0}],"      \
+    "'optimizers': [{'kind': 'SGD'}], 'events': ["                                       \
     "{'event': 'evaluation', 'place': [0, 11]},"                                         \
     "{'event': 'step', 'optimizer': 0, 'place': [0, 14]}]"
 
@@ -153,11 +156,17 @@ static const program_case cases[] = {
      .message = "in evaluation mode at train.py:11, and SGD at train.py:14 updates it"},
     {"training in evaluation mode, as a step of evaluation",
      "TrainEvalMode",
-     {PASS("eval", "'BatchNorm2d'", "", GRAD, "'batch_norm'", LOSS, ""), STEP_ALONE},
+     {PASS("train", "'Dropout'", TRAINING, TRAINING GRAD, DROPOUT("true"), LOSS, TRAINS),
+      STEP_ALONE("")},
      .outcome = FAILED,
      .about = "drop_output_0",
      .line = 11,
      .message = "BatchNorm2d"},
+    {"a second step after an evaluation",
+     "TrainEvalMode",
+     {PASS("train", "'Dropout'", TRAINING, TRAINING GRAD, DROPOUT("true"), LOSS, TRAINS),
+      STEP_ALONE(TRAINING)},
+     .outcome = CLEAN},
     {"training in training mode",
      "TrainEvalMode",
      {PASS("train", "'Dropout'", TRAINING, TRAINING GRAD, DROPOUT("true"), LOSS, TRAINS)},
@@ -180,7 +189,7 @@ static const program_case cases[] = {
      .outcome = FAILED,
      .about = "drop_output_0",
      .line = 11,
-     .message = "still drop values at random"},
+     .message = "still drops values at random"},
     {"pictures by a generator in training mode",
      "TrainEvalMode",
      {PASS("eval", "'BatchNorm2d'", TRAINING, TRAINING, "'batch_norm'", "", "")},
@@ -319,7 +328,7 @@ static const program_case cases[] = {
      .outcome = FAILED,
      .about = "b.weight",
      .line = 7,
-     .message = "the model does not know their layers"},
+     .message = "the model does not know the layer"},
     {"a layer that was replaced after the optimizer was built",
      "FrozenParameter",
      {LAYERS(HELD REACHED, USED REACHED, KNOWN, "relu", ", 'requires_grad': true",
@@ -329,7 +338,7 @@ static const program_case cases[] = {
      .outcome = FAILED,
      .about = "b.weight",
      .line = 7,
-     .message = "no optimizer holds them"},
+     .message = "no optimizer holds it"},
     {"a backbone that no optimizer holds",
      "FrozenParameter",
      {LAYERS(REACHED, USED HELD REACHED, KNOWN, "relu", ", 'requires_grad': true",

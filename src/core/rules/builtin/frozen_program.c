@@ -107,8 +107,8 @@ static void report_unheld(sonde_rule_run *run, const sonde_program *program,
     char others[64] = "";
 
     if (them->count > 1) {
-        (void)snprintf(others, sizeof others, " and %zu other parameters",
-                       them->count - 1);
+        (void)snprintf(others, sizeof others, " and %zu other parameter%s",
+                       them->count - 1, them->count > 2 ? "s" : "");
     }
     if (sonde_rule_found_at(run, first->name,
                             sonde_program_place_of(program, first->name), severity,
@@ -120,12 +120,12 @@ static void report_unheld(sonde_rule_run *run, const sonde_program *program,
                   "optimizer after them."
                 : "Give the optimizer these parameters: build it after the last change of "
                   "the model.",
-            "A gradient reaches it%s (%lld elements), but no optimizer holds them: %s.",
-            others, (long long)them->elements,
+            "A gradient reaches it%s (%lld elements), but no optimizer holds %s: %s.",
+            others, (long long)them->elements, them->count > 1 ? "them" : "it",
             aside
-                ? "the model does not know their layers, which a plain list, dictionary "
+                ? "the model does not know the layer, which a plain list, dictionary "
                   "or attribute keeps"
-                : "they stay as they are, unlike those used before and after");
+                : "no step changes what is used here, unlike those used before and after");
     }
 }
 
@@ -295,7 +295,8 @@ static void report_cut(sonde_rule_run *run, const sonde_program *program,
     sonde__builtin_text line;
 
     if (count > 1) {
-        (void)snprintf(others, sizeof others, " and %zu other parameters", count - 1);
+        (void)snprintf(others, sizeof others, " and %zu other parameter%s", count - 1,
+                       count > 2 ? "s" : "");
     }
     if (sonde_rule_found_at(run, first->name, cut->place, SONDE_SEVERITY_WARNING,
                             "parameters_reached", 0.0, 1.0)) {
@@ -373,7 +374,8 @@ static void judge_unused(sonde_rule_run *run, const sonde_program *program)
         }
     }
     if (count > 1) {
-        (void)snprintf(others, sizeof others, ", nor %zu other parameters", count - 1);
+        (void)snprintf(others, sizeof others, ", nor %zu other parameter%s", count - 1,
+                       count > 2 ? "s" : "");
     }
     if (first != NULL && sonde_rule_found_at(run, first->name, (sonde_place){"", 0},
                                              SONDE_SEVERITY_WARNING, "looks",

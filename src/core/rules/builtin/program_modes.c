@@ -17,11 +17,6 @@
 
 #include <string.h>
 
-static bool is_called_in(const sonde_program_module *module, bool training)
-{
-    return module->registered && module->called && module->training == training;
-}
-
 /* A layer that does something else in training than in evaluation. */
 static bool has_modes(const sonde_program_module *module)
 {
@@ -31,9 +26,10 @@ static bool has_modes(const sonde_program_module *module)
     return sonde__strcasestr(module->kind, "batchnorm") != NULL;
 }
 
-/* The first layer with modes that was called in that mode; *count: all of them. */
+/* The first layer with modes that is in that mode, and was called or, idle, need not have
+ * been; *count: all of them. */
 static const sonde_program_module *find_layer(const sonde_program *program, bool training,
-                                              size_t *count)
+                                              bool idle, size_t *count)
 {
     const sonde_program_module *found = NULL;
 
@@ -41,7 +37,8 @@ static const sonde_program_module *find_layer(const sonde_program *program, bool
     for (size_t i = 0; i < program->module_count; i++) {
         const sonde_program_module *module = &program->modules[i];
 
-        if (has_modes(module) && is_called_in(module, training)) {
+        if (has_modes(module) && module->registered && module->training == training &&
+            (idle || module->called)) {
             found = found != NULL ? found : module;
             ++*count;
         }
@@ -87,59 +84,55 @@ static const sonde_program_event *find_pass(const sonde_program *program)
     return found;
 }
 
-static bool has_trained(const sonde_program *program)
+static bool has_trained(const sonde_program *program, bool idle)
 {
     for (size_t i = 0; i < program->parameter_count; i++) {
-        if (program->parameters[i].optimizer >= 0 && program->parameters[i].used) {
+        if (program->parameters[i].optimizer >= 0 &&
+            (idle || program->parameters[i].used)) {
             return true;
         }
     }
     return false;
 }
 
-/* passes: the program with the forward pass; steps: with the optimizer's step. */
-static void judge_training(sonde_rule_run *run, const sonde_program *passes,
-                           const sonde_program *steps)
+/* The pass of evaluation whose gradients a step of training takes: it has no forward pass
+ * of its own, and the model is in evaluation mode. NULL: it is not so. */
+static const sonde_program_event *find_evaluation(const sonde_program *program)
 {
-    const sonde_program_event *pass = find_pass(passes);
+    const bool idle = program->node_count == 0 && program->complete &&
+                      program->module_count > 0 && !program->modules[0].training &&
+                      sonde__builtin_walk_event(program, 0, SONDE_EVENT_FORWARD) == NULL;
+
+    return idle ? sonde__builtin_walk_event(program, 0, SONDE_EVENT_EVALUATION) : NULL;
+}
+
+static void judge_training(sonde_rule_run *run, const sonde_program *program)
+{
+    const sonde_program_event *evaluation = find_evaluation(program);
+    const bool idle = evaluation != NULL;
+    const sonde_program_event *pass = idle ? evaluation : find_pass(program);
     const sonde_program_event *step =
-        sonde__builtin_walk_event(steps, 0, SONDE_EVENT_STEP);
+        sonde__builtin_walk_event(program, 0, SONDE_EVENT_STEP);
     size_t count = 0;
-    const sonde_program_module *layer = find_layer(passes, false, &count);
+    const sonde_program_module *layer = find_layer(program, false, idle, &count);
     char tensor[SONDE__WALK_TEXT];
     sonde__builtin_text forward, stepped;
 
-    if (pass == NULL || step == NULL || layer == NULL || !has_trained(passes)) {
+    if (pass == NULL || step == NULL || layer == NULL || !has_trained(program, idle)) {
         return;
     }
-    if (sonde_rule_found_at(run, output_of(passes, layer, tensor), pass->place,
+    if (sonde_rule_found_at(run, output_of(program, layer, tensor), pass->place,
                             SONDE_SEVERITY_ERROR, "layers", (double)count, 0.0)) {
         sonde_rule_say(
             run, "Call the model's train() before training, and again after evaluation.",
             "The model is called in evaluation mode%s, and %s%s updates it by the gradients "
-            "of that: %zu layers (%s '%.60s') do not do what they do in training.",
-            sonde__builtin_walk_line(passes, pass->place, &forward),
-            steps->optimizers != NULL && step->optimizer >= 0
-                ? steps->optimizers[step->optimizer].kind
-                : "the optimizer",
-            sonde__builtin_walk_line(steps, step->place, &stepped), count, layer->kind,
-            layer->name);
+            "of that: %s '%.60s'%s not do what it does in training.",
+            sonde__builtin_walk_line(program, pass->place, &forward),
+            step->optimizer >= 0 ? program->optimizers[step->optimizer].kind
+                                 : "the optimizer",
+            sonde__builtin_walk_line(program, step->place, &stepped), layer->kind,
+            layer->name, count > 1 ? " and others do" : " does");
     }
-}
-
-/* Whether the gradients of a step of training come from a pass that is none of training. */
-static bool trains_on_evaluation(const sonde_program *train, const sonde_program *eval)
-{
-    bool lost = false;
-
-    for (size_t i = 0; i < eval->loss_count; i++) {
-        const int value = eval->losses[i].value;
-
-        lost = lost || (value >= 0 && eval->values[value].requires_grad);
-    }
-    return lost && train->node_count == 0 && train->complete &&
-           sonde__builtin_walk_event(train, 0, SONDE_EVENT_FORWARD) == NULL &&
-           sonde__builtin_walk_event(train, 0, SONDE_EVENT_EVALUATION) != NULL;
 }
 
 /* --- evaluation in training mode ------------------------------------------------------ */
@@ -162,7 +155,7 @@ static void judge_evaluation(sonde_rule_run *run, const sonde_program *program)
     const sonde_program_event *pass =
         sonde__builtin_walk_event(program, 0, SONDE_EVENT_FORWARD);
     size_t count = 0;
-    const sonde_program_module *layer = find_layer(program, true, &count);
+    const sonde_program_module *layer = find_layer(program, true, false, &count);
     char tensor[SONDE__WALK_TEXT];
     sonde__builtin_text line;
 
@@ -176,27 +169,20 @@ static void judge_evaluation(sonde_rule_run *run, const sonde_program *program)
 
         sonde_rule_say(
             run, "Call the model's eval() before evaluation, and train() after it.",
-            "The model is evaluated in training mode%s: %zu layers (%s '%.60s') "
-            "still %s.",
-            sonde__builtin_walk_line(program, pass->place, &line), count, layer->kind,
-            layer->name,
-            drops ? "drop values at random"
-                  : "normalize by the batch and learn its statistics");
+            "The model is evaluated in training mode%s: %s '%.60s'%s still %s.",
+            sonde__builtin_walk_line(program, pass->place, &line), layer->kind,
+            layer->name, count > 1 ? " and others" : "",
+            drops ? "drops values at random"
+                  : "normalizes by the batch and learns its statistics");
     }
 }
 
 void sonde__builtin_mode_program(sonde_rule_run *run, const sonde_program *program)
 {
-    const sonde_program *train = sonde_rule_program(run, SONDE_MODE_TRAIN);
-    const sonde_program *eval = sonde_rule_program(run, SONDE_MODE_EVAL);
-
     if (sonde__builtin_walk_trains(program)) {
-        judge_training(run, program, program);
+        judge_training(run, program);
     } else {
         judge_evaluation(run, program);
-    }
-    if (train != NULL && eval != NULL && trains_on_evaluation(train, eval)) {
-        judge_training(run, eval, train);
     }
 }
 
