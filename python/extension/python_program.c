@@ -233,9 +233,13 @@ PyObject *sonde__python_record_program(PyObject *watch, PyObject *text)
     sonde_diag diag = {0};
     sonde_program *program = NULL;
     Py_ssize_t length = 0;
-    const char *data = PyUnicode_AsUTF8AndSize(text, &length);
+    const char *data = NULL;
     sonde_err err = SONDE_OK;
 
+    if (!PyUnicode_Check(text)) {
+        return PyErr_Format(PyExc_TypeError, "program: %R (expected a str)", text);
+    }
+    data = PyUnicode_AsUTF8AndSize(text, &length);
     if (data == NULL || !sonde__python_need_live(self)) {
         return NULL;
     }

@@ -41,6 +41,7 @@ PROPERTIES = (
     Property("leak", "no look at later positions", rows.no_leak, 0.1),
     Property("copying", "targets are not the inputs", rows.targets_are_not_inputs, 0.1),
     Property("padding", "padding changes nothing", rows.padding_ignored, 0.1),
+    Property("training", "training is in training mode", modes.training_mode, 0.1),
     Property("deterministic", "evaluation is deterministic", modes.deterministic, 0.1),
     Property("modes", "training and evaluation agree", modes.modes_agree, 0.1),
     Property("functions", "own gradients are right", gradients.own_functions, 0.1),

@@ -96,6 +96,21 @@ def _judge_random(names: list[str], gap: float) -> None:
                         "but by no function of PyTorch")
 
 
+def training_mode(subject: Subject) -> str:
+    """The program's training step runs in training mode."""
+    if subject.problem.in_training is None:
+        raise NotApplicable("the program's own step is not known")
+    if subject.problem.in_training:
+        return "the network is in training mode at the program's training step"
+    aware = [f"{name} ({type(module).__name__})" for name, module in subject.model.named_modules()
+             if _knows_its_mode(module)]
+    if not aware:
+        raise NotApplicable("the network was in evaluation mode, but no layer depends on it")
+    raise Failed(f"the network is in evaluation mode at a training step: {listed(aware)} work as "
+                 "for evaluation", "Call model.train() before the loop, and again after each "
+                 "evaluation.")
+
+
 def modes_agree(subject: Subject) -> str:
     """Without dropout and normalisation by the batch, both modes compute the same."""
     aware = [f"{name} ({type(module).__name__})" for name, module in subject.model.named_modules()

@@ -61,6 +61,7 @@ class Problem:
         self.targets: list[torch.Tensor] = []
         self.optimizer: torch.optim.Optimizer | None = None
         self.held_elsewhere: set[int] = set()  # parameters of the program's other optimizers
+        self.in_training: bool | None = None  # the mode of the network in the program's own step
         self.notes: list[str] = []
 
 

@@ -85,7 +85,7 @@ class Result:
         lines = []
         for row in sorted(self.rows, key=lambda row: row.verdict != FAILED):
             head = f"{row.verdict:<{len(NOT_APPLICABLE)}}  {row.title:<{title}}  "
-            advice = f" {row.advice}" if row.advice and row.verdict == FAILED else ""
+            advice = f". {row.advice}" if row.advice and row.verdict == FAILED else ""
             lines += textwrap.wrap(
                 row.message + advice, max(_WIDTH, len(head) + 40), initial_indent=head,
                 subsequent_indent=" " * len(head), break_long_words=False) or [head.rstrip()]

@@ -84,8 +84,11 @@ class Subject:
                 seed: int = 0) -> list[torch.Tensor]:
         """The tensors that the network returns, without a graph."""
         with torch.no_grad():
-            return [value.detach().clone()
-                    for value in trees.tensors(self.output(model, call, seed))]
+            found = [value.detach().clone()
+                     for value in trees.within(self.output(model, call, seed))]
+        if not found:
+            raise NotApplicable("the model returns no tensor")
+        return found
 
     def loss(self, model: nn.Module, targets: list[torch.Tensor] | None = None,
              seed: int = 0) -> torch.Tensor:

@@ -28,6 +28,19 @@ def floats(tree: Any) -> list[torch.Tensor]:
     return [leaf for leaf in tensors(tree) if leaf.is_floating_point()]
 
 
+def within(value: Any, depth: int = 3) -> list[torch.Tensor]:
+    """The tensors in what a network returns: in objects of the program's own classes too."""
+    found: list[torch.Tensor] = []
+    for leaf in leaves(value):
+        if isinstance(leaf, torch.Tensor):
+            found.append(leaf)
+        elif depth and not isinstance(leaf, (torch.nn.Module, type)) and hasattr(leaf, "__dict__") and \
+                not callable(leaf):
+            for one in vars(leaf).values():
+                found += within(one, depth - 1)
+    return found
+
+
 def change(tree: Any, function: Callable[[torch.Tensor], Any]) -> Any:
     """The same tree with function(tensor) for each dense tensor."""
     flat, form = _pytree.tree_flatten(tree)
