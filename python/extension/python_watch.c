@@ -509,6 +509,36 @@ static PyObject *watch_scalar(PyObject *object, PyObject *arguments)
     return err != SONDE_OK ? sonde__python_raise(&diag) : Py_NewRef(Py_None);
 }
 
+PyDoc_STRVAR(
+    program_doc,
+    "program(text)\n--\n\n"
+    "The JSON text of the program of the current step's mode, from this step on.");
+
+static PyObject *watch_program(PyObject *object, PyObject *arguments)
+{
+    python_watch *self = (python_watch *)object;
+    PyObject *given = NULL;
+    Py_ssize_t size = 0;
+    sonde_program *program = NULL;
+    sonde_diag diag = {0};
+
+    if (!PyArg_ParseTuple(arguments, "U", &given) || !sonde__python_need_live(self)) {
+        return NULL;
+    }
+    const char *text = PyUnicode_AsUTF8AndSize(given, &size);
+    if (text == NULL) {
+        return NULL;
+    }
+    sonde__python_lock(self);
+    sonde_err err = sonde_program_read(text, (size_t)size, &program, &diag);
+    if (err == SONDE_OK) {
+        err = sonde_watch_program(self->watch, program, &diag);
+    }
+    sonde_program_destroy(program);
+    sonde__python_unlock(self);
+    return err != SONDE_OK ? sonde__python_raise(&diag) : Py_NewRef(Py_None);
+}
+
 /* --- steps -------------------------------------------------------------------------- */
 
 PyDoc_STRVAR(begin_doc, "begin(mode)\n--\n\n"
@@ -694,6 +724,7 @@ static PyMethodDef methods[] = {
     {"see_gradients", watch_see_gradients, METH_NOARGS, see_gradients_doc},
     {"see_unclipped", watch_see_unclipped, METH_O, see_unclipped_doc},
     {"scalar", watch_scalar, METH_VARARGS, scalar_doc},
+    {"program", watch_program, METH_VARARGS, program_doc},
     {"end", watch_end, METH_NOARGS, end_doc},
     {"set_mode", watch_set_mode, METH_O, set_mode_doc},
     {"pause", watch_pause, METH_O, pause_doc},

@@ -36,9 +36,11 @@ class Finding(NamedTuple):
     raised_from: str | None = None  # the severity before it rose
     raised_step: int | None = None  # global, at which it rose
     resolved_step: int | None = None  # global, since which it is resolved
+    place: str | None = None  # the line of the program: "train.py:41"
 
     def __str__(self) -> str:
         where = f" in {self.tensor}" if self.tensor else ""
+        where += f" ({self.place})" if self.place else ""
         return f"{self.severity}: {self.rule}{where} at {self._when()}: {self.message}" \
                f"{self._history()}"
 
