@@ -45,6 +45,7 @@ typedef struct sonde__builtin_frozen_memory {
     sonde_vitals before;
     bool has_before, same;
     bool meant;              /* it may be frozen on purpose */
+    bool cut;                /* it was reported as cut off */
     bool moved, pulled;      /* has ever changed; its gradient was ever not 0 */
     int64_t steps;           /* comparisons in a row at which it was the same */
     int64_t rest, rest_most; /* the same, whatever its gradient; the most that ended */
@@ -61,5 +62,7 @@ static inline bool sonde__builtin_frozen_is_weight(const sonde_rule_run *run,
 void sonde__builtin_frozen_survey(sonde_rule_run *run);
 /* Reports the weights that are cut off; once. */
 void sonde__builtin_frozen_judge_cut_off(sonde_rule_run *run);
+/* Findings of weights that are trained by now are resolved. */
+void sonde__builtin_frozen_resolve(sonde_rule_run *run);
 
 #endif
