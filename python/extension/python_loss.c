@@ -10,6 +10,9 @@
 #include "extension/python_watch.h"
 
 enum { LOOKS = 16 };
+/* Backward passes of a step, since an optimizer stepped, at which the hooks are told; 10
+ * where no optimizer is known, for gradients are accumulated over more. */
+enum { MANY = 100, MANY_ALONE = 10 };
 
 struct sonde__python_loss {
     PyObject *code; /* a reference */
@@ -304,6 +307,20 @@ static bool is_from_here(const backward *self)
     return false;
 }
 
+/* Tells the hooks of a step that does not end. */
+static bool count_pass(sonde__python_watch *watch)
+{
+    PyObject *done = NULL;
+
+    watch->passes++;
+    if (watch->passes != (watch->optimizer_count == 0 ? MANY_ALONE : MANY)) {
+        return true;
+    }
+    done = PyObject_CallMethod(watch->hooks, "never_steps", "I", watch->passes);
+    Py_XDECREF(done);
+    return done != NULL;
+}
+
 static bool show_losses(const backward *self, PyObject *tensors)
 {
     PyObject *root = tensors;
@@ -328,7 +345,7 @@ static bool show_losses(const backward *self, PyObject *tensors)
             continue;
         }
         watch->went_back = true;
-        good = good && (show_loss(self, watch, tensors, root) ||
+        good = good && ((count_pass(watch) && show_loss(self, watch, tensors, root)) ||
                         sonde__python_count_fault(watch));
         good = good && sonde__python_program_tell(watch, "backward", root, NULL);
     }

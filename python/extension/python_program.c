@@ -227,6 +227,32 @@ bool sonde__python_program_drop(sonde__python_watch *self)
     return self->hooks == NULL || tell(self, "drop", NULL, NULL);
 }
 
+PyObject *sonde__python_record_program(PyObject *watch, PyObject *text)
+{
+    sonde__python_watch *self = (sonde__python_watch *)watch;
+    sonde_diag diag = {0};
+    sonde_program *program = NULL;
+    Py_ssize_t length = 0;
+    const char *data = NULL;
+    sonde_err err = SONDE_OK;
+
+    if (!PyUnicode_Check(text)) {
+        return PyErr_Format(PyExc_TypeError, "program: %R (expected a str)", text);
+    }
+    data = PyUnicode_AsUTF8AndSize(text, &length);
+    if (data == NULL || !sonde__python_need_live(self)) {
+        return NULL;
+    }
+    err = sonde_program_read(data, (size_t)length, &program, &diag);
+    if (err == SONDE_OK) {
+        sonde__python_lock(self);
+        err = sonde_watch_program(self->watch, program, &diag);
+        sonde__python_unlock(self);
+    }
+    sonde_program_destroy(program);
+    return err != SONDE_OK ? sonde__python_raise(&diag) : Py_NewRef(Py_None);
+}
+
 PyObject *sonde__python_note(PyObject *watch, PyObject *arguments)
 {
     sonde__python_watch *self = (sonde__python_watch *)watch;

@@ -77,6 +77,9 @@ bool sonde__python_begin(sonde__python_watch *self, int mode)
         return false;
     }
     self->mode = mode;
+    if (mode == SONDE_MODE_TRAIN && self->players != NULL && self->optimizer_count == 0) {
+        sonde__python_note_versions(self);
+    }
     self->steps++;
     self->thread = PyThread_get_thread_ident();
     self->started = true;
@@ -118,6 +121,7 @@ static void forget_players(sonde__python_watch *self)
     }
     self->stepped_count = 0;
     self->went_back = false;
+    self->passes = 0;
 }
 
 bool sonde__python_end(sonde__python_watch *self)
@@ -151,6 +155,15 @@ bool sonde__python_end(sonde__python_watch *self)
 
 /* --- forward ------------------------------------------------------------------------ */
 
+/* Whether a forward pass of this mode ends the step that is on: a program without an
+ * optimizer of PyTorch's has changed its parameters after a backward pass. */
+static bool ends_before(const sonde__python_watch *self, int mode)
+{
+    return self->mode != SONDE_MODE_TRAIN || mode != self->mode || self->judged ||
+           (self->went_back && self->players != NULL && self->optimizer_count == 0 &&
+            sonde__python_have_moved(self));
+}
+
 /* The mode of a forward pass without gradients of a model in training mode: of another
  * thread than that of the steps, it belongs to none (-1). */
 static int mode_without_gradients(const sonde__python_watch *self)
@@ -159,7 +172,7 @@ static int mode_without_gradients(const sonde__python_watch *self)
                                                                          : -1;
 }
 
-/* The mode of a forward pass; -1: it belongs to no step, -2: an exception is set. */
+/* The mode of a forward pass: -1: it belongs to no step, -2: an exception is set. */
 static int mode_of(const sonde__python_watch *self, PyObject *root)
 {
     static PyObject *training_name, *enabled_name;
@@ -194,9 +207,7 @@ bool sonde__python_begin_root(sonde__python_watch *self, size_t index, PyObject 
     if (mode < 0 || (mode != SONDE_MODE_TRAIN && self->mode == SONDE_MODE_TRAIN)) {
         return mode > -2; /* an evaluation between backward and step is not observed */
     }
-    if (self->inside == 0 &&
-        (self->mode != SONDE_MODE_TRAIN || mode != self->mode || self->judged) &&
-        !sonde__python_end(self)) {
+    if (self->inside == 0 && ends_before(self, mode) && !sonde__python_end(self)) {
         return false;
     }
     if (self->hooks == NULL) {
@@ -335,6 +346,7 @@ bool sonde__python_after_step(sonde__python_watch *self, const sonde__python_hoo
     }
     self->stepped_count += !self->players[hook->number].stepped;
     self->players[hook->number].stepped = true;
+    self->passes = 0;
     if (sonde__python_are_due(self, 1U << SONDE_ROLE_OPTIMIZER) &&
         !sonde__python_see_state(self, optimizer)) {
         return false;

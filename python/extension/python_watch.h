@@ -114,6 +114,7 @@ typedef struct sonde__python_watch {
     sonde__python_player *players; /* optimizer_count + 1; NULL: no hooks */
     size_t cleared_count;          /* of these, those that are cleared */
     bool went_back;                /* a backward pass of this step has begun */
+    unsigned passes;               /* backward passes since an optimizer stepped */
 
     /* python_parameter.c */
     sonde__python_parameter *parameters;
@@ -249,6 +250,12 @@ PyObject *sonde__python_note_cleared(PyObject *watch, PyObject *arguments);
 /* --- parameters --------------------------------------------------------------------- */
 
 PyObject *sonde__python_add_parameter(PyObject *watch, PyObject *arguments);
+/* set_holder(parameter, optimizer): who holds a parameter from now on. */
+PyObject *sonde__python_set_holder(PyObject *watch, PyObject *arguments);
+/* Notes how often parameters were changed in place, for the next function. */
+void sonde__python_note_versions(sonde__python_watch *self);
+/* Whether a parameter that has a gradient was changed in place since. */
+bool sonde__python_have_moved(const sonde__python_watch *self);
 /* Shows weights, updates and buffers: of the given kinds those that are wanted. */
 bool sonde__python_see_parameters(sonde__python_watch *self, unsigned kinds);
 /* Shows the gradients of what an optimizer holds; with those of the first at a step, the
@@ -365,6 +372,7 @@ bool sonde__python_program_tell(sonde__python_watch *self, const char *method,
 /* Forgets everything, and a recording that is on. */
 bool sonde__python_program_drop(sonde__python_watch *self);
 PyObject *sonde__python_note(PyObject *watch, PyObject *arguments);
+PyObject *sonde__python_record_program(PyObject *watch, PyObject *text);
 PyObject *sonde__python_look_for(PyObject *watch, PyObject *arguments);
 
 /* --- losses ------------------------------------------------------------------------- */

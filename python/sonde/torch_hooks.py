@@ -30,11 +30,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.compiler import is_compiling
-from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from . import _sonde
 from .device import is_elsewhere
 from .loss_places import Places
+from .optimizers import Following, given, stepping
 from .program import PASSING, Programs
 
 if TYPE_CHECKING:
@@ -100,22 +101,6 @@ def _named_roots(model: Any) -> dict[str, torch.nn.Module]:
         if root in _watched:
             raise _sonde.StateError("model: it is watched already; close that watch first")
     return roots
-
-
-def _stepping(optimizer: Any) -> Any:
-    """The optimizer whose step takes hooks: a wrapper that did not call Optimizer.__init__, as
-    Opacus's DPOptimizer, is taken for the one that it wraps."""
-    seen = 0
-    while (isinstance(optimizer, torch.optim.Optimizer) and seen < 8
-           and not hasattr(optimizer, "_optimizer_step_pre_hooks")):
-        inner = [value for value in vars(optimizer).values()
-                 if isinstance(value, torch.optim.Optimizer)]
-        if len(inner) != 1:
-            raise _sonde.BadValueError(f"optimizer: {type(optimizer).__name__} has not called "
-                                       "Optimizer.__init__ (expected one that has, or that wraps "
-                                       "one)")
-        optimizer, seen = inner[0], seen + 1
-    return optimizer
 
 
 # --- mixed precision ------------------------------------------------------------------------
@@ -274,6 +259,8 @@ class Hooks:
         self.known: set[int] = set()  # modules, by id, while they are declared
         self.slots: dict[str, int] = {}  # of what C asked for, by name
         self.handles: list[Any] = []
+        self.stepping: list[Any] = []  # handles of the optimizers with which steps end
+        self.following: Following | None = None
         self.names: dict[int, str] = {}  # of parameters, by id, while hooks are installed
         self.holders: dict[int, int] = {}  # their optimizers' numbers, from 1, likewise
         self.parameters: list[str] = []  # their names, in the order of C
@@ -281,18 +268,13 @@ class Hooks:
         self.loss_name = ""  # of the last backward pass that asked for it
         self.programs = Programs(self)
         self.scalers: list[weakref.ref[Any]] = []  # that the program gave
-        optimizers = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else \
-            list(optimizer or [])
-        optimizers = [_stepping(one) for one in optimizers]
+        optimizers = [stepping(one) for one in given(optimizer)]
         roots = _named_roots(model)
         self.root_refs = {name: weakref.ref(root) for name, root in roots.items()}
         self.core.add_module(None, False)
-        self.holders = {id(p): i for i, one in reversed(list(enumerate(optimizers, 1)))
-                        for group in getattr(one, "param_groups", ()) for p in group["params"]}
-        self.optimizers = set(map(id, optimizers))
+        self.set_holders(optimizers)
         self.declare(roots)
         self.check_optimizers(optimizers)
-        self.optimizer_refs = [weakref.ref(one) for one in optimizers]
         if any(is_elsewhere(value) for root in roots.values() for value in root.parameters()):
             watch._use_device()
         self.install(roots, optimizers, scaler)
@@ -366,16 +348,14 @@ class Hooks:
 
     def install(self, roots: dict[str, torch.nn.Module],
                 optimizers: list[torch.optim.Optimizer], scaler: Any) -> None:
-        hook = self.core.hook
         for root in roots.values():
             _watched.add(root)
             for part in _called(root):
                 self.add_parts(part, self.core.add_root(part, _is_compiled(part)))
-        for i, optimizer in enumerate(optimizers, 1):
-            self.handles += [optimizer.register_step_pre_hook(hook("before_step", i)),
-                             optimizer.register_step_post_hook(hook("after_step", i))]
-        if roots and not optimizers:
-            self.handles.append(register_optimizer_step_post_hook(_Unknown(self)))
+        self.hook_optimizers(optimizers)
+        if roots:
+            self.following = Following(self, optimizers)
+            self.handles.append(register_optimizer_step_pre_hook(self.following))
         self.core.attach(self, len(optimizers), torch.Tensor)
         _cores.append(self.core)
         torch.autograd.backward = _backward
@@ -387,6 +367,31 @@ class Hooks:
                     setattr(owner, name, wrap(getattr(owner, name)))
         if scaler is not None:
             self.wrap_scaler(scaler)
+
+    def set_holders(self, optimizers: list[Any]) -> None:
+        self.holders = {id(p): i for i, one in reversed(list(enumerate(optimizers, 1)))
+                        for group in getattr(one, "param_groups", ()) for p in group["params"]}
+        self.optimizers = set(map(id, optimizers))
+
+    def hook_optimizers(self, optimizers: list[torch.optim.Optimizer]) -> None:
+        hook = self.core.hook
+        self.optimizer_refs = [weakref.ref(one) for one in optimizers]
+        for i, optimizer in enumerate(optimizers, 1):
+            self.stepping += [optimizer.register_step_pre_hook(hook("before_step", i)),
+                              optimizer.register_step_post_hook(hook("after_step", i))]
+
+    def follow(self, optimizers: list[torch.optim.Optimizer], stepped: int = 0) -> None:
+        """From now on steps end with these optimizers; the one that is on, without the first
+        `stepped` of them."""
+        for handle in self.stepping:
+            handle.remove()
+        self.stepping = []
+        self.set_holders(optimizers)
+        self.core.set_optimizers(len(optimizers), stepped)
+        numbers = {name: i for i, name in enumerate(self.parameters)}
+        for key, name in self.names.items():
+            self.core.set_holder(numbers[name], self.holders.get(key, 0))
+        self.hook_optimizers(optimizers)
 
     def add_parts(self, root: torch.nn.Module, number: int) -> None:
         """A program may call the parts of a root alone: they are roots too, until the first
@@ -424,9 +429,9 @@ class Hooks:
                 self.core.see_unclipped(player)
 
     def remove(self) -> None:
-        for handle in self.handles:
+        for handle in self.handles + self.stepping:
             handle.remove()
-        self.handles = []
+        self.handles, self.stepping = [], []
         for ref in self.root_refs.values():
             root = ref()
             if root is not None:
@@ -521,6 +526,11 @@ class Hooks:
                                if slot == found[0]), "")
         return found
 
+    def never_steps(self, passes: int) -> None:
+        """A step has had so many backward passes, and no optimizer has stepped."""
+        if self.following is not None:
+            self.following.say_endless(passes)
+
     def tensors_in(self, value: Any) -> list[torch.Tensor]:
         return list(_tensors_in(value))
 
@@ -563,28 +573,6 @@ def _output(module: str, number: int) -> str:
     return f"{module}_output_{number}" if module else f"output_{number}"
 
 
-class _Unknown:
-    """Called after the step of any optimizer, where the program gave none: prints once that a step
-    goes on although one that holds the model's parameters has stepped."""
-
-    def __init__(self, hooks: Hooks):
-        self.hooks, self.seen = weakref.ref(hooks), {}
-
-    def __call__(self, optimizer: torch.optim.Optimizer, *rest: Any) -> None:
-        hooks = self.hooks()
-        if hooks is None or not hooks.core.state()[0]:
-            return
-        step, before = hooks.watch.step, self.seen.get(id(optimizer))
-        self.seen[id(optimizer)] = step
-        if step < 0 or before != step or not any(
-                id(p) in hooks.names for group in optimizer.param_groups for p in group["params"]):
-            return
-        self.hooks = lambda: None
-        print(f"sonde: {type(optimizer).__name__} changes the model and was not given to "
-              "sonde.watch: all its updates count as one step (expected sonde.watch(model, "
-              "optimizer), or watch.step_end() after each)", file=sys.stderr)
-
-
 class _Attribute:
     """A handle that takes an attribute off its object again."""
 
@@ -600,6 +588,7 @@ class _Attribute:
 def _forget(ref: "weakref.ref[Hooks]") -> None:
     hooks = ref()
     if hooks is not None:
+        hooks.names.clear()  # their addresses are used again
         hooks.core.forget_parameters()
 
 

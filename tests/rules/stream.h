@@ -44,6 +44,9 @@ void stream_close(stream *s);
 uint32_t stream_declare(stream *s, const char *name, sonde_role role, int64_t rows,
                         int64_t columns);
 
+/* The tensors of stream_case.tensors. */
+void stream_declare_all(stream *s, const char *text);
+
 void stream_begin(stream *s);
 
 /* The values of a tensor at this step: vital signs and raw values. */

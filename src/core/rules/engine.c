@@ -756,7 +756,10 @@ void sonde_rules_account(const sonde_rules *rules, size_t i, sonde_rule_account 
                                     .findings = run->findings};
     account->judged =
         check_needs(run, account->lacked, sizeof account->lacked) && !run->failed;
-    if (account->judged && saw_nothing(run) && run->rule->program != NULL) {
+    if (run->programs > 0 && !run->failed) { /* they are evidence enough */
+        account->judged = true;
+        account->lacked[0] = '\0';
+    } else if (account->judged && saw_nothing(run) && run->rule->program != NULL) {
         account->judged = false;
         (void)snprintf(account->lacked, sizeof account->lacked,
                        "the run has no program of its steps");
@@ -765,7 +768,7 @@ void sonde_rules_account(const sonde_rules *rules, size_t i, sonde_rule_account 
         say_no_step(run, account->lacked, sizeof account->lacked);
     }
     if (run->lacked[0] != '\0') {
-        account->judged = account->judged && run->findings > 0;
+        account->judged = account->judged && (run->findings > 0 || run->programs > 0);
         (void)snprintf(account->lacked, sizeof account->lacked, "%s", run->lacked);
     }
 }

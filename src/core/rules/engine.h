@@ -238,8 +238,8 @@ bool sonde__rule_make_placed(sonde_rule_run *run, const char *tensor, sonde_plac
                              double threshold);
 /* rules_program.c: a program, which is taken if all is well, is that of its mode from a
  * global step on: the rules read it at the end of that step. */
-sonde_err sonde__rules_take_program(sonde_rules *rules, int64_t step,
-                                    sonde_program *program, sonde_diag *diag);
+SONDE_API sonde_err sonde__rules_take_program(sonde_rules *rules, int64_t step,
+                                              sonde_program *program, sonde_diag *diag);
 /* rules_program.c: whether a program waits for the end of a step up to this one. */
 bool sonde__rules_has_program(const sonde_rules *rules, int64_t step);
 void sonde__rules_show_programs(sonde_rules *rules, int64_t step);

@@ -36,7 +36,7 @@ static bool is_cut_off(sonde_rule_run *run, const sonde_rule_tensor *tensor)
     const sonde__builtin_frozen_memory *memory = tensor->memory;
 
     return sonde__builtin_frozen_is_weight(run, tensor) && memory->has_before &&
-           !memory->moved && !memory->pulled;
+           !memory->told && !memory->moved && !memory->pulled;
 }
 
 /* True if every weight of the module whose name is the first characters of that of a
