@@ -140,7 +140,8 @@ static int run_check(const void *values, int argc, char **argv)
 
 static const cli_option check_options[] = {
     {"json", 0, CLI_FLAG, NULL, "print the result as JSON", 0},
-    {"seconds", 0, CLI_REAL, "N", "limit of the check, without the program (default: 30)", 0},
+    {"seconds", 0, CLI_REAL, "N", "limit of the check, without the program (default: 30)",
+     0},
     {"module", 0, CLI_TEXT, "NAME", "run this module: also -m NAME, as for python", 0},
 };
 
