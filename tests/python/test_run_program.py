@@ -42,9 +42,13 @@ def programs_are_recorded_and_read():
             watch._core.program(text_of(10 + step))
         watch._core.end()
     live = watch.findings
+    check("the verdict has the line", "NonFinite in fc.weight (net.py:13) at"
+          in watch._core.verdict()[1])
     watch.close()
     check("a finding has its line", [one.place for one in live] == ["net.py:13"])
-    check("and prints it", "fc.weight (net.py:13) at" in str(live[0]))
+    check("and prints it", "NonFinite in fc.weight (net.py:13) at" in str(live[0]))
+    check("in a notebook too",
+          "</b> fc.weight (net.py:13) <i>" in live[0]._repr_html_())
     read = sonde.open(run)
     check("before the first program", read.program("train", 0) is None)
     check("in force", read.program(step=2)["nodes"][0]["place"] == [0, 11])
