@@ -46,6 +46,51 @@ grep -qF "<code>loss</code> (foreign_program.c:$line): <a href=\"#r0\">SoftmaxMi
 run 1 "$sonde" rules twice --format json
 grep -qF "\"place\":\"foreign_program.c:$line\"" "$out" || fail "no place: $(cat "$out")"
 
+# --- a rule in Lua that reads all of it
+cat >all.lua <<'END'
+local rule = {name = "All", summary = "s", condition = "c", advice = "a",
+              params = {{name = "bad", help = "h", default = false}}}
+local function same(given, wanted)
+    if given ~= wanted then
+        error(string.format("%s, not %s", given, wanted), 2)
+    end
+end
+function rule.program(ctx, program)
+    local softmax, loss = program.nodes[2], program.losses[1]
+    local value = program.values[softmax.inputs[1]]
+
+    same(program.producer .. program.mode .. program.gap, "foreign_programtrain")
+    same(program.complete, true)
+    same(#program.values .. #program.nodes .. #program.modules .. #program.parameters, "7312")
+    same(value.tensor .. value.kind .. value.dtype, "fc_output_0computedfloat32")
+    same(value.shape[1] * 10 + value.shape[2], 963)
+    same(value.node, 1)
+    same(value.parameter, 0)
+    same(program.values[3].parameter, 1)
+    same(softmax.attributes.dim, 1.0)
+    same(softmax.module, 0)
+    same(program.modules[program.nodes[1].module].kind, "Linear")
+    same(program.modules[1].place, nil)
+    same(program.parameters[2].name .. program.parameters[2].count, "fc.bias3")
+    same(program.optimizers[program.parameters[1].optimizer].kind, "SGD")
+    same(program.nodes[loss.node].op, "cross_entropy")
+    same(program.values[loss.targets].tensor, "labels")
+    same(program.events[loss.backward].event, "backward")
+    same(program.events[1].training and program.events[1].grad, true)
+    same(program.facts.labels_min, nil)
+    same(ctx.step, 0)
+    ctx:found{tensor = value.tensor, place = ctx.params.bad and 7 or softmax.place,
+              statistic = "dim", value = softmax.attributes.dim, threshold = 0,
+              message = "softmax at " .. softmax.place.text}
+end
+return rule
+END
+run 1 "$sonde" rules twice --rules ./all.lua --no-save
+grep -qF "step 0: warning: All: fc_output_0 (foreign_program.c:$line): softmax at foreign_program.c:$line" \
+    "$out" || fail "the rule in Lua: $(cat "$out")"
+run 1 "$sonde" rules twice --rules ./all.lua:bad=true --no-save
+grep -q "found: place is no place of a program" "$out" || fail "no place: $(cat "$out")"
+
 # --- what cannot be
 check() { # TEXT COMMAND...
     local text=$1
