@@ -15,6 +15,9 @@
 #include <string.h>
 
 enum { FIRST_TRAIN = 2, FIRST_OTHER = 1 };
+/* A look costs up to a third of a small step: it is taken at the first steps of training, at
+ * the first ones of each evaluation, and then seldom. */
+enum { LOOK_FIRST = 20, LOOK_EVALUATED = 8, LOOK_EVERY = 50 };
 static const uint64_t BEGUN = UINT64_C(0x62656775), EVALUATED = UINT64_C(0x6576616c),
                       NOTED = UINT64_C(0x6e6f7465);
 
@@ -99,11 +102,24 @@ static bool note_evaluation(sonde__python_watch *self)
     return good;
 }
 
+/* Whether the step that begins is one at which this looks; the program may have said how
+ * often its activations are observed. */
+static bool looks_at(const sonde__python_programs *programs, int mode)
+{
+    const uint64_t step = programs->begun[mode];
+
+    return programs->looks_always || step % LOOK_EVERY == 0 ||
+           step < (mode == SONDE_MODE_TRAIN ? LOOK_FIRST : LOOK_EVALUATED);
+}
+
 /* Whether tensors that are known from the program are due at the step that begins. */
 static bool is_any_due(const sonde__python_watch *self, int mode)
 {
     const sonde__python_programs *programs = &self->programs;
 
+    if (!looks_at(programs, mode)) {
+        return false;
+    }
     for (size_t i = mode == SONDE_MODE_TRAIN ? programs->evaluated_count : 0;
          i < programs->slot_count; i++) {
         if (sonde__python_is_due(self, programs->slots[i])) {
@@ -130,9 +146,9 @@ PyObject *sonde__python_look_for(PyObject *watch, PyObject *arguments)
     const size_t count = programs->slot_count;
     uint32_t *slots = NULL;
     unsigned int slot = 0;
-    int evaluated = 0;
+    int evaluated = 0, always = 0;
 
-    if (!PyArg_ParseTuple(arguments, "Ip", &slot, &evaluated)) {
+    if (!PyArg_ParseTuple(arguments, "Ipp", &slot, &evaluated, &always)) {
         return NULL;
     }
     slots = PyMem_Realloc(programs->slots, (count + 1) * sizeof *slots);
@@ -146,6 +162,7 @@ PyObject *sonde__python_look_for(PyObject *watch, PyObject *arguments)
     }
     programs->slots = slots;
     programs->slot_count++;
+    programs->looks_always = always != 0;
     Py_RETURN_NONE;
 }
 
@@ -190,9 +207,12 @@ bool sonde__python_program_begin(sonde__python_watch *self, int mode)
     } else if (good && is_any_due(self, mode)) {
         good = look(self, mode);
     }
+    programs->begun[mode]++;
     if (mode == SONDE_MODE_TRAIN) {
         programs->evaluated = false;
         programs->note_count = 0;
+        memset(programs->begun + SONDE_MODE_TRAIN + 1, 0,
+               sizeof programs->begun - sizeof programs->begun[0]);
     }
     return good;
 }

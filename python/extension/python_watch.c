@@ -686,7 +686,7 @@ PyDoc_STRVAR(note_cleared_doc,
              "Whether the gradients of an optimizer were cleared before its step.");
 
 PyDoc_STRVAR(look_for_doc,
-             "look_for(slot, evaluated)\n--\n\n"
+             "look_for(slot, evaluated, always)\n--\n\n"
              "program.Programs shows this tensor when it is due; evaluated: "
              "in evaluation alone.");
 PyDoc_STRVAR(note_doc,

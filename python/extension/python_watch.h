@@ -83,6 +83,9 @@ typedef struct sonde__python_programs {
     bool looking;                       /* the step that is on shows some of these */
     uint32_t *slots;                    /* of tensors that are known from the program */
     size_t slot_count, evaluated_count; /* the first ones are losses of evaluations */
+    bool looks_always;                  /* when they are due, and not more seldom */
+    uint64_t begun[SONDE_MODE_COUNT];   /* steps; of others than training: since the last
+                                           one of that */
 } sonde__python_programs;
 
 typedef struct sonde__python_watch {
@@ -320,6 +323,8 @@ size_t sonde__python_find_module(const sonde__python_watch *self, PyObject *modu
 bool sonde__python_is_root(const sonde__python_watch *self, size_t index);
 /* The modules' tensors are counted from 0 again. */
 void sonde__python_restart_modules(sonde__python_watch *self);
+/* Whether a tensor of a module is due at the step that is on, as far as they are known. */
+bool sonde__python_are_modules_due(const sonde__python_watch *self);
 /* Shows the inputs of a root. */
 bool sonde__python_see_inputs(sonde__python_watch *self, PyObject *inputs);
 /* Shows what a module got and returned; inputs: a tuple. */

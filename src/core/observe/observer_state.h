@@ -66,8 +66,8 @@ struct sonde_observer {
     sonde__observe_entry *entries;
     uint8_t *sink_due;
     size_t list_capacity, entry_capacity, due_capacity; /* of wants, ever, first; ... */
-    sonde_sketch *sketch; /* if any tap asks for one */
-    sonde_coordinate at;  /* of the current step */
+    sonde_sketch *sketch;                               /* if any tap asks for one */
+    sonde_coordinate at;                                /* of the current step */
     sonde_call_shape shape;
     bool bound, stepping, global, extending;
     bool complained; /* about an invalid view */
