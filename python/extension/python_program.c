@@ -18,6 +18,7 @@ enum { FIRST_TRAIN = 2, FIRST_OTHER = 1 };
 /* A look costs up to a third of a small step: it is taken at the first steps of training, at
  * the first ones of each evaluation, and then seldom. */
 enum { LOOK_FIRST = 20, LOOK_EVALUATED = 8, LOOK_EVERY = 50 };
+enum { BATCH = 3 }; /* among notes: a batch arrived; it is no part of the outline */
 static const uint64_t BEGUN = UINT64_C(0x62656775), EVALUATED = UINT64_C(0x6576616c),
                       NOTED = UINT64_C(0x6e6f7465);
 
@@ -65,6 +66,30 @@ void sonde__python_outline(sonde__python_watch *self, uint64_t event, uint64_t d
     const int mode = self->mode < 0 ? SONDE_MODE_TRAIN : self->mode;
 
     self->programs.outline[mode] = mix(mix(self->programs.outline[mode], event), detail);
+}
+
+/* Whether the step of a mode that is to come is recorded, as far as is known. */
+static bool is_wanted(const sonde__python_programs *programs, int mode)
+{
+    return programs->wanted[mode] ||
+           programs->recorded[mode] <
+               (mode == SONDE_MODE_TRAIN ? FIRST_TRAIN : FIRST_OTHER);
+}
+
+/* A batch arrived; of several in a row, the last one counts. As note. */
+static uint64_t note_batch(sonde__python_watch *self)
+{
+    sonde__python_programs *programs = &self->programs;
+    const size_t count = programs->note_count;
+
+    if (self->mode == SONDE_MODE_TRAIN) {
+        return programs->on;
+    }
+    if (count < SONDE__PYTHON_NOTES &&
+        (count == 0 || programs->notes[count - 1] != BATCH)) {
+        programs->notes[programs->note_count++] = BATCH;
+    }
+    return is_wanted(programs, SONDE_MODE_TRAIN) ? BATCH : 0;
 }
 
 /* An event between two steps of training, or within one. Its outline if it is new, 1 if
@@ -129,13 +154,20 @@ static bool is_any_due(const sonde__python_watch *self, int mode)
     return false;
 }
 
+/* The number of a step among those of its mode, for program.Programs. */
+static PyObject *step_of(const sonde__python_watch *self, int mode)
+{
+    return PyLong_FromUnsignedLongLong(self->programs.begun[mode]);
+}
+
 static bool look(sonde__python_watch *self, int mode)
 {
-    PyObject *number = PyLong_FromLong(mode);
+    PyObject *number = PyLong_FromLong(mode), *step = step_of(self, mode);
     bool good = false;
 
     self->programs.looking = true;
-    good = number != NULL && tell(self, "look", number, NULL);
+    good = number != NULL && step != NULL && tell(self, "look", number, step);
+    Py_XDECREF(step);
     Py_XDECREF(number);
     return good;
 }
@@ -172,7 +204,9 @@ static bool record(sonde__python_watch *self, int mode)
     sonde__python_programs *programs = &self->programs;
     const size_t count = mode == SONDE_MODE_TRAIN ? programs->note_count : 0;
     PyObject *notes = PyList_New(0), *number = PyLong_FromLong(mode);
-    bool good = notes != NULL && number != NULL;
+    PyObject *step = step_of(self, mode);
+    bool good = notes != NULL && number != NULL && step != NULL &&
+                PyList_Append(notes, step) == 0;
 
     for (size_t i = 0; good && i < count; i++) {
         PyObject *one = PyLong_FromUnsignedLongLong(programs->notes[i] | 2U);
@@ -182,6 +216,7 @@ static bool record(sonde__python_watch *self, int mode)
     }
     programs->on = true;
     good = good && tell(self, "begin", number, notes);
+    Py_XDECREF(step);
     Py_XDECREF(notes);
     Py_XDECREF(number);
     return good;
@@ -190,7 +225,6 @@ static bool record(sonde__python_watch *self, int mode)
 bool sonde__python_program_begin(sonde__python_watch *self, int mode)
 {
     sonde__python_programs *programs = &self->programs;
-    const unsigned first = mode == SONDE_MODE_TRAIN ? FIRST_TRAIN : FIRST_OTHER;
     bool good = true;
 
     if (self->hooks == NULL) {
@@ -201,7 +235,7 @@ bool sonde__python_program_begin(sonde__python_watch *self, int mode)
     }
     programs->wanted[mode] =
         learn(programs, mix(programs->outline[mode] + (uint64_t)mode, BEGUN)) ||
-        programs->wanted[mode] || programs->recorded[mode] < first;
+        is_wanted(programs, mode);
     if (good && programs->wanted[mode]) {
         good = record(self, mode);
     } else if (good && is_any_due(self, mode)) {
@@ -228,7 +262,8 @@ bool sonde__python_program_end(sonde__python_watch *self)
 
     programs->outline[mode] = 0;
     programs->on = programs->looking = false;
-    programs->wanted[mode] = is_new && !was_on;
+    programs->wanted[mode] = (is_new && !was_on) || programs->asked;
+    programs->asked = false;
     programs->recorded[mode] += was_on;
     return !was_told || self->hooks == NULL || tell(self, "end", NULL, NULL);
 }
@@ -245,6 +280,13 @@ bool sonde__python_program_drop(sonde__python_watch *self)
     PyMem_Free(self->programs.slots);
     self->programs = (sonde__python_programs){0};
     return self->hooks == NULL || tell(self, "drop", NULL, NULL);
+}
+
+PyObject *sonde__python_record_next(PyObject *watch, PyObject *unused)
+{
+    (void)unused;
+    ((sonde__python_watch *)watch)->programs.asked = true;
+    Py_RETURN_NONE;
 }
 
 PyObject *sonde__python_record_program(PyObject *watch, PyObject *text)
@@ -284,8 +326,10 @@ PyObject *sonde__python_note(PyObject *watch, PyObject *arguments)
         return NULL;
     }
     if (sonde__python_is_watching(self) && self->hooks != NULL) {
-        outline =
-            note(self, (uint64_t)(unsigned char)kind[0] << 8 | strlen(kind), number);
+        outline = strcmp(kind, "batch") == 0
+                      ? note_batch(self)
+                      : note(self, (uint64_t)(unsigned char)kind[0] << 8 | strlen(kind),
+                             number);
     }
     return PyLong_FromUnsignedLongLong(outline);
 }

@@ -77,6 +77,7 @@ typedef struct sonde__python_programs {
     unsigned recorded[SONDE_MODE_COUNT]; /* steps */
     bool wanted[SONDE_MODE_COUNT];       /* the next step is recorded */
     bool on;                             /* the step that is on is recorded */
+    bool asked;                          /* by it: the next one of its mode is, too */
     bool evaluated;                      /* since the last step of training */
     uint64_t notes[SONDE__PYTHON_NOTES]; /* outlines after each event since then */
     size_t note_count;
@@ -378,6 +379,7 @@ bool sonde__python_program_tell(sonde__python_watch *self, const char *method,
 bool sonde__python_program_drop(sonde__python_watch *self);
 PyObject *sonde__python_record_program(PyObject *watch, PyObject *text);
 PyObject *sonde__python_note(PyObject *watch, PyObject *arguments);
+PyObject *sonde__python_record_next(PyObject *watch, PyObject *unused);
 PyObject *sonde__python_look_for(PyObject *watch, PyObject *arguments);
 
 /* --- losses ------------------------------------------------------------------------- */

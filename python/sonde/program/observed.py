@@ -69,6 +69,8 @@ class Observed:
         self._see(f"{name}/predictions", "output", predictions, "", FORWARD)
         kind = "targets" if targets.is_floating_point() else "labels"
         self._see(f"{name}/{kind}", "input", targets, "", 0)
+        if not number and kind == "labels":
+            self.hooks.programs.see(targets, True)
         if not training and result is not None and result.dim() == 0:
             self._see_evaluated(name, result.detach())
 
