@@ -17,7 +17,7 @@ from torch.nn.modules import module as torch_module
 from torch.overrides import TorchFunctionMode, _len_torch_function_stack, _pop_mode, _push_mode
 
 from . import losses, ops
-from .facts import Facts
+from .facts import Facts, shift_of
 from .places import Finder, Place
 from .text import Files
 
@@ -101,6 +101,7 @@ class Capture:
         self.events: list[dict[str, Any]] = []
         self.losses: list[dict[str, Any]] = []
         self.facts: dict[str, Any] = {}
+        self.tokens: Any = None  # a weak reference to the first input, if it is integer
         self.gap = ""
         self.makers: dict[int, int] = {}  # nodes, by the value that they make
         self.ids: dict[int, int] = {}  # values, by the identity of a tensor that lives
@@ -246,8 +247,14 @@ class Capture:
             self._facts(operands[1])
 
     def _facts(self, targets: torch.Tensor) -> None:
-        if not targets.is_floating_point() and not targets.is_complex() and targets.numel():
-            self.facts |= self.facts_of.of_labels(targets)
+        if targets.is_floating_point() or targets.is_complex() or not targets.numel():
+            return
+        self.facts |= self.facts_of.of_labels(targets)
+        tokens = self.tokens() if self.tokens is not None else None
+        shift = shift_of(tokens, targets) if tokens is not None else None
+        if shift is not None:
+            self.facts["labels_shift"] = shift
+            self.facts["labels_equal_input"] = shift == 0
 
     def _loss(self, node: int, value: int, predictions: int, targets: int, place: Any) -> None:
         self.losses.append({"node": node, "value": value, "predictions": predictions,
@@ -330,6 +337,8 @@ class Capture:
             counts[kind] += 1
             if "input_dtype" not in self.facts and tensor.numel():
                 self.facts |= self.facts_of.of_input(tensor)
+                if kind == "input_ids" and not tensor.is_complex():
+                    self.tokens = weakref.ref(tensor)
 
     def backward(self, tensor: torch.Tensor, name: str, place: Place | None,
                  scale: float) -> None:
