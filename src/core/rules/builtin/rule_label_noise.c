@@ -44,6 +44,7 @@
  * gradients.
  */
 #include "rules/builtin/builtin.h"
+#include "rules/builtin/program_walk.h"
 #include "rules/builtin/labels.h"
 
 #include "base/number.h"
@@ -260,7 +261,8 @@ static void end_window(sonde_rule_run *run, const sonde_rule_tensor *t)
     const bool from_above = memory->before > h + 2.0 * memory->error_before && mean > h;
     const bool noise_only =
         !state->gradients || (memory->agreements > 0 && !agrees(memory));
-    const bool judged = noise_only && samples_so_far(run) >= (double)state->samples;
+    const bool judged = noise_only && samples_so_far(run) >= (double)state->samples &&
+                        !sonde__rule_loss_may_rise(run);
 
     memory->stays =
         there && (!falls || (memory->windows > 0 && from_above)) ? memory->stays + 1 : 0;
@@ -328,6 +330,7 @@ const sonde_rule sonde__builtin_label_noise = {
     .tensor_size = sizeof(tensor_memory),
     .wants = wants,
     .observe = observe,
+    .program = sonde__builtin_free_losses,
     .step = step,
     .destroy = destroy,
 };
