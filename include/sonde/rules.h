@@ -224,6 +224,9 @@ typedef struct sonde_verdict {
     uint64_t steps;                            /* with evidence */
     int64_t first_step, last_step;             /* global, that the rules were shown */
     char lacked[256]; /* what most rules without data lacked: "no labels, no images" */
+    /* Why losses are not judged by whether they fall, as a clause ("they are of several
+     * players"), a constant; "": they are. */
+    const char *free_losses;
 } sonde_verdict;
 
 /* Zeros for NULL. Cost: a pass over rules and findings. */

@@ -62,6 +62,9 @@ static void draw_scope(sonde__report *report, const sonde_verdict *verdict)
         sonde__report_put(page, " (%e)", verdict->lacked);
     }
     sonde_text_add(page, ".");
+    if (verdict->free_losses[0] != '\0') {
+        sonde__report_put(page, " Losses need not fall (%e).", verdict->free_losses);
+    }
 }
 
 /* The earliest cause, and what follows from it. */

@@ -150,6 +150,9 @@ static void add_nothing(sonde_text *text, const sonde_verdict *verdict)
         add_count(text, verdict->resolved, "earlier finding");
         sonde_text_format(text, " %s resolved", verdict->resolved == 1 ? "is" : "are");
     }
+    if (verdict->free_losses != NULL && verdict->free_losses[0] != '\0') {
+        sonde_text_format(text, "; losses need not fall (%s)", verdict->free_losses);
+    }
     add_lacking(text, verdict);
 }
 
@@ -274,10 +277,13 @@ static void count_findings(const sonde_rules *rules, sonde_verdict *verdict)
 
 sonde_verdict sonde_rules_verdict(const sonde_rules *rules)
 {
-    sonde_verdict verdict = {0};
+    sonde_verdict verdict = {.free_losses = ""};
 
     if (rules == NULL) {
         return verdict;
+    }
+    if (rules->progress.why != NULL) {
+        verdict.free_losses = rules->progress.why;
     }
     verdict.steps = rules->steps;
     (void)sonde_rules_window(rules, &verdict.first_step, &verdict.last_step);
