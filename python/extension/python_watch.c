@@ -180,6 +180,9 @@ static sonde_err shut(python_watch *self, sonde_run_end reason, const char *text
 /* Drops the hooks and what they declared. */
 static void drop_hooks(python_watch *self)
 {
+    if (self->hooks != NULL && !sonde__python_program_drop(self)) {
+        PyErr_Clear();
+    }
     sonde__python_forget_parameters(self);
     sonde__python_free_modules(self);
     sonde__python_free_losses(self);
@@ -336,24 +339,71 @@ PyDoc_STRVAR(attach_doc,
              "hooks declares what is seen first; a step ends when all of so many "
              "optimizers have stepped.");
 
+/* So many optimizers, none of which has stepped. Where none is known, gradients are seen
+ * after each backward pass. */
+static bool set_players(python_watch *self, Py_ssize_t count)
+{
+    sonde__python_player *players = PyMem_Calloc((size_t)count + 1, sizeof *players);
+
+    if (players == NULL) {
+        (void)PyErr_NoMemory();
+        return false;
+    }
+    PyMem_Free(self->players);
+    self->players = players;
+    self->optimizer_count = (size_t)count;
+    self->stepped_count = self->cleared_count = 0;
+    if (count == 0) {
+        sonde__python_set_cleared(self, 0, true);
+    }
+    return true;
+}
+
 static PyObject *watch_attach(PyObject *object, PyObject *arguments)
 {
     python_watch *self = (python_watch *)object;
     PyObject *hooks = NULL, *tensor_type = NULL;
     Py_ssize_t count = 0;
 
-    if (!PyArg_ParseTuple(arguments, "OnO", &hooks, &count, &tensor_type)) {
+    if (!PyArg_ParseTuple(arguments, "OnO", &hooks, &count, &tensor_type) ||
+        !set_players(self, count)) {
         return NULL;
     }
-    self->players = PyMem_Calloc((size_t)count + 1, sizeof *self->players);
-    if (self->players == NULL) {
-        return PyErr_NoMemory();
-    }
     sonde__python_set_tensor_type(tensor_type);
-    self->optimizer_count = (size_t)count;
     self->hooks = Py_NewRef(hooks);
     Py_RETURN_NONE;
 }
+
+PyDoc_STRVAR(
+    set_optimizers_doc,
+    "set_optimizers(count, stepped)\n--\n\n"
+    "From now on a step ends when all of so many optimizers have stepped; of the step "
+    "that is on, the first `stepped` of them have.");
+
+static PyObject *watch_set_optimizers(PyObject *object, PyObject *arguments)
+{
+    python_watch *self = (python_watch *)object;
+    Py_ssize_t count = 0, stepped = 0;
+
+    if (!PyArg_ParseTuple(arguments, "nn", &count, &stepped)) {
+        return NULL;
+    }
+    if (self->players == NULL || count < 0 || stepped < 0 || stepped > count) {
+        return sonde__python_bad_value(
+            "set_optimizers", "a count, while hooks are installed", "another call");
+    }
+    if (!set_players(self, count)) {
+        return NULL;
+    }
+    for (Py_ssize_t i = 1; i <= stepped; i++) {
+        self->players[i].stepped = true;
+    }
+    self->stepped_count = (size_t)stepped;
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(set_holder_doc, "set_holder(parameter, optimizer)\n--\n\n"
+                             "The number of the optimizer that holds a parameter.");
 
 PyDoc_STRVAR(detach_doc, "detach()\n--\n\nDrops the hooks and what they declared.");
 
@@ -509,36 +559,6 @@ static PyObject *watch_scalar(PyObject *object, PyObject *arguments)
     return err != SONDE_OK ? sonde__python_raise(&diag) : Py_NewRef(Py_None);
 }
 
-PyDoc_STRVAR(
-    program_doc,
-    "program(text)\n--\n\n"
-    "The JSON text of the program of the current step's mode, from this step on.");
-
-static PyObject *watch_program(PyObject *object, PyObject *arguments)
-{
-    python_watch *self = (python_watch *)object;
-    PyObject *given = NULL;
-    Py_ssize_t size = 0;
-    sonde_program *program = NULL;
-    sonde_diag diag = {0};
-
-    if (!PyArg_ParseTuple(arguments, "U", &given) || !sonde__python_need_live(self)) {
-        return NULL;
-    }
-    const char *text = PyUnicode_AsUTF8AndSize(given, &size);
-    if (text == NULL) {
-        return NULL;
-    }
-    sonde__python_lock(self);
-    sonde_err err = sonde_program_read(text, (size_t)size, &program, &diag);
-    if (err == SONDE_OK) {
-        err = sonde_watch_program(self->watch, program, &diag);
-    }
-    sonde_program_destroy(program);
-    sonde__python_unlock(self);
-    return err != SONDE_OK ? sonde__python_raise(&diag) : Py_NewRef(Py_None);
-}
-
 /* --- steps -------------------------------------------------------------------------- */
 
 PyDoc_STRVAR(begin_doc, "begin(mode)\n--\n\n"
@@ -665,6 +685,18 @@ PyDoc_STRVAR(note_cleared_doc,
              "note_cleared(optimizer, cleared)\n--\n\n"
              "Whether the gradients of an optimizer were cleared before its step.");
 
+PyDoc_STRVAR(look_for_doc,
+             "look_for(slot, evaluated)\n--\n\n"
+             "program.Programs shows this tensor when it is due; evaluated: "
+             "in evaluation alone.");
+PyDoc_STRVAR(program_doc, "program(text)\n--\n\n"
+                          "Shows the program of the step that is on, as docs/program.md "
+                          "describes its text.");
+PyDoc_STRVAR(note_doc,
+             "note(kind, number)\n--\n\n"
+             "What happens to gradients or a schedule belongs to the outline "
+             "of a step. 0: it is known, 1: it is recorded now, else its outline.");
+
 PyDoc_STRVAR(findings_doc, "findings()\n--\n\nAll findings so far, as tuples.");
 
 static PyObject *watch_findings(PyObject *object, PyObject *unused)
@@ -717,6 +749,8 @@ static PyMethodDef methods[] = {
     {"add_root", sonde__python_add_root, METH_VARARGS, add_root_doc},
     {"forget_parameters", watch_forget, METH_NOARGS, forget_doc},
     {"attach", watch_attach, METH_VARARGS, attach_doc},
+    {"set_optimizers", watch_set_optimizers, METH_VARARGS, set_optimizers_doc},
+    {"set_holder", sonde__python_set_holder, METH_VARARGS, set_holder_doc},
     {"detach", watch_detach, METH_NOARGS, detach_doc},
     {"hook", watch_hook, METH_VARARGS, hook_doc},
     {"begin", watch_begin, METH_O, begin_doc},
@@ -724,7 +758,6 @@ static PyMethodDef methods[] = {
     {"see_gradients", watch_see_gradients, METH_NOARGS, see_gradients_doc},
     {"see_unclipped", watch_see_unclipped, METH_O, see_unclipped_doc},
     {"scalar", watch_scalar, METH_VARARGS, scalar_doc},
-    {"program", watch_program, METH_VARARGS, program_doc},
     {"end", watch_end, METH_NOARGS, end_doc},
     {"set_mode", watch_set_mode, METH_O, set_mode_doc},
     {"pause", watch_pause, METH_O, pause_doc},
@@ -732,6 +765,9 @@ static PyMethodDef methods[] = {
     {"where", watch_where, METH_NOARGS, where_doc},
     {"set_device", sonde__python_set_device, METH_O, set_device_doc},
     {"return_to", sonde__python_return_to, METH_VARARGS, return_to_doc},
+    {"look_for", sonde__python_look_for, METH_VARARGS, look_for_doc},
+    {"program", sonde__python_record_program, METH_O, program_doc},
+    {"note", sonde__python_note, METH_VARARGS, note_doc},
     {"note_cleared", sonde__python_note_cleared, METH_VARARGS, note_cleared_doc},
     {"vitals", watch_vitals, METH_O, vitals_doc},
     {"findings", watch_findings, METH_NOARGS, findings_doc},

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from . import _sonde
 from .records import ROLES, Finding, FindingError, Vitals
 from .rules import Rule, split
+from .run_folder import Folder, take
 
 if TYPE_CHECKING:
     import torch
@@ -37,8 +38,10 @@ KINDS = {"losses": ("loss",), "gradients": ("gradient",), "weights": ("weight", 
 EVERY = {"losses": 1, "gradients": 1, "weights": 0, "updates": 10, "buffers": 10,
          "optimizer": 0, "activations": 0}
 _LINES_PER_RULE = 3  # findings that are printed of one rule
+_NAME_MOST = 4096  # bytes of a name that is recorded
 
 _open: list["Watch"] = []
+before_watch: Callable[[], None] | None = None  # called by watch(), in a program that is launched
 
 
 def _intervals(every: int | Mapping[str, int] | None) -> dict[str, int]:
@@ -110,18 +113,20 @@ class Watch:
 
     def __init__(self, *, run: str | os.PathLike[str] | None, every: Any, save: Any,
                  rules: str | Rule | Sequence[str | Rule] | None, on_finding: Any, resume: str | None,
-                 rank: int | None, world: int | None):
+                 overwrite: bool, rank: int | None, world: int | None):
         rank, world = _worker(rank, world)
         if not (on_finding in ("log", "raise", None) or callable(on_finding)):
             raise _sonde.BadValueError(f"on_finding: {on_finding!r} (expected 'log', 'raise', "
                                        "a function or None)")
         self.path = os.fspath(run) if run is not None else None
+        self._folder = Folder("")
         self._rank, self._world = rank, world
         self._word = "not judged"
         self._worker = f"worker {rank}: " if world > 1 else ""  # in what is printed
         self.every = _intervals(every)
         self.on_finding = on_finding
         self.closed = False
+        self.ends_steps = False  # the program does, by step_end
         self._hooks: Any = None
         self._modes = [-1]  # of steps, as the program says; -1: as the model says
         self._printed: dict[str, int] = {}
@@ -129,9 +134,14 @@ class Watch:
         config = _configuration(save, self.every) if run is not None else None
         names, self._judges = split(rules, live=True)
         try:
+            if self.path is not None:
+                self._folder = take(self.path, overwrite=overwrite, resume=resume, rank=rank,
+                                    world=world)
+                self.path = self._folder.path
             self._core = _sonde.Watch(self.path, config, names, self._judges, rank, world, resume,
                                       _by_role(self.every), self._read, self._found, self._fault)
         except BaseException:
+            self._folder.release()
             self._release_rules()
             raise
         self._process = os.getpid()
@@ -143,6 +153,7 @@ class Watch:
         self._slots: dict[str, int] = {}
         self._losses: dict[str, int] = {}
         self._extra: dict[str, int] = {}
+        self._scalars: set[str] = set()  # names that were checked
         _open.append(self)
         _prepare_exit()
 
@@ -201,6 +212,9 @@ class Watch:
         falls: False declares, at the first call, that the loss need not fall, as those of
         two players, of critics and of rewards: rules do not conclude from it that training
         goes badly, unless it is not finite."""
+        self._need_open("loss")
+        if name not in self._losses:
+            _check_name("loss", name)
         if not self._may_show():
             return value
         tensor = value if hasattr(value, "shape") else _array(float(value))
@@ -210,21 +224,34 @@ class Watch:
         self._core.see(self._losses[name], tensor)
         return value
 
+    def _need_open(self, call: str) -> None:
+        """StateError: the program calls a watch that is closed."""
+        if self.closed:
+            raise _sonde.StateError(f"watch.{call}: the watch is closed (expected a call before "
+                                    "close)")
+
     def _may_show(self) -> bool:
         """Whether anything is observed now; a step is on then."""
-        watching, _, mode = (False, False, -1) if self.closed else self._core.state()
+        watching, _, mode = self._core.state()
         if watching and mode < 0:
             self._core.begin(max(self._modes[-1], 0))
         return watching
 
     def scalar(self, name: str, value: float) -> None:
         """Records a number as the tensor scalar/<name>."""
-        if not self.closed and self._core.state()[0]:
+        self._need_open("scalar")
+        if name not in self._scalars:
+            _check_name("scalar", name, "scalar/")
+            self._scalars.add(name)
+        if self._core.state()[0]:
             self._core.scalar(name, float(value))
 
     def record(self, name: str, tensor: Any, role: str = "other") -> None:
         """Shows a tensor or array of the program's own at the step that is on, under a name
         and with a role ("weight", "gradient", "activation", "input", "other" ...)."""
+        self._need_open("record")
+        if name not in self._extra:
+            _check_name("record", name)
         if not self._may_show():
             return
         if name not in self._extra:
@@ -247,8 +274,9 @@ class Watch:
 
     def step_end(self) -> None:
         """Ends the step: for loops without an optimizer of PyTorch's."""
-        if not self.closed:
-            self._core.end()
+        self._need_open("step_end")
+        self.ends_steps = True
+        self._core.end()
 
     def forward_begins(self, model: "torch.nn.Module") -> None:
         """The forward pass of a watched model begins, in a program that does not call the
@@ -279,7 +307,11 @@ class Watch:
 
     def remove(self) -> None:
         """Takes every hook off the model and the optimizers; the run stays open."""
-        if self._hooks is not None:
+        if self._hooks is None:
+            return
+        try:
+            self._end_evaluation()
+        finally:
             self._hooks.remove()
             self._hooks = None
 
@@ -292,17 +324,28 @@ class Watch:
         self._core.verdict()  # raises in a call from a rule
         if self._device is not None and os.getpid() == self._process:
             self._arrive()
-        self.remove()
         self.closed = True
+        try:
+            self.remove()
+        finally:
+            self._shut(reason, text)
+
+    def _shut(self, reason: str, text: str | None) -> None:
         _open.remove(self)
         if os.getpid() != self._process:
             return
         try:
             self._core.close(REASONS[reason], text)
         finally:
+            self._folder.release()
             self._release_rules()
             self._kept = [Finding(*row) for row in self._core.findings()]
             self._print_verdict()
+
+    def _end_evaluation(self) -> None:
+        """Nothing else ends the last one."""
+        if self._core.state()[2] > 0 and os.getpid() == self._process:
+            self._core.end()
 
     def _use_device(self) -> None:
         """From now on values are computed where they are, and arrive later."""
@@ -313,6 +356,7 @@ class Watch:
     def _arrive(self) -> None:
         """Waits for all steps of another device."""
         try:
+            self._end_evaluation()
             if self._core.state()[2] >= 0:
                 mode, *steps = self._core.where()
                 self._device.end(MODES[mode], *steps)
@@ -398,6 +442,24 @@ def _say(text: str) -> None:
         except Exception:  # a bar of another kind
             pass
     print(line, file=sys.stderr)
+
+
+def _check_name(call: str, name: Any, prefix: str = "") -> None:
+    """BadValueError: a name that no run can keep."""
+    expected = f"text of 1 to {_NAME_MOST} bytes on one line"
+    if not isinstance(name, str):
+        found = f"a name of type {type(name).__name__}"
+    elif not name:
+        found = "an empty name"
+    elif len((prefix + name).encode("utf-8", "replace")) > _NAME_MOST:
+        found = f"the name '{name[:40]}...' is too long"
+    elif any(character in name for character in "\n\r\0"):
+        found = f"the name {name[:40]!r} has more than one line, or NUL"
+    elif any("\ud800" <= character <= "\udfff" for character in name):
+        found = f"the name {name[:40]!r} is no text"
+    else:
+        return
+    raise _sonde.BadValueError(f"watch.{call}: {found} (expected {expected})")
 
 
 def _array(value: float) -> Any:
@@ -505,13 +567,14 @@ def watch(model: "torch.nn.Module | Sequence[torch.nn.Module] | Mapping[str, tor
           save: int | Mapping[str, Any] | str | os.PathLike[str] | None = None,
           rules: str | Rule | Sequence[str | Rule] | None = "default",
           on_finding: Callable[[Finding], None] | str | None = "log",
-          scaler: Any = None, resume: str | None = None, rank: int | None = None,
-          world: int | None = None) -> Watch:
+          scaler: Any = None, resume: str | None = None, overwrite: bool = False,
+          rank: int | None = None, world: int | None = None) -> Watch:
     """Watches a training program from its next forward pass on.
 
     model       one module, several, or a mapping of names to modules
     optimizer   one or several; a step ends when all of them have stepped
-    run         the folder to record in; None: judged in memory, nothing is written
+    run         the folder to record in; if a run is there already, one with a number:
+                runs/first-2. None: judged in memory, nothing is written
     every       steps between observations: a number, or {"losses", "gradients", "weights",
                 "updates", "buffers", "optimizer", "activations": number}; 0: never. The first
                 20 steps of a mode are observed as well. Default: losses and gradients at every
@@ -526,15 +589,18 @@ def watch(model: "torch.nn.Module | Sequence[torch.nn.Module] | Mapping[str, tor
                 called with it; None
     scaler      a GradScaler whose class has update or scale of its own; PyTorch's is known
     resume      the id of the run in the folder to continue, or "any"
+    overwrite   replaces a run that is there already and has ended
     rank, world this process among several; default: as torchrun says
 
-    Weights are bit-identical with and without. BadValueError, StateError: before the first
-    step. Without a model, a program shows tensors by Watch.record and ends steps itself.
+    Weights are bit-identical with and without. BadValueError, StateError, StorageError: at
+    this call. Without a model, a program shows tensors by Watch.record and ends steps itself.
     """
+    if before_watch is not None:
+        before_watch()
     if model is not None or optimizer is not None:
         _need_torch()
     made = Watch(run=run, every=every, save=save, rules=rules, on_finding=on_finding,
-                 resume=resume, rank=rank, world=world)
+                 resume=resume, overwrite=overwrite, rank=rank, world=world)
     try:
         if model is not None or optimizer is not None:
             from .torch_hooks import Hooks

@@ -94,9 +94,7 @@ def paused_within_a_step():
     watch.pause()
     watch.resume()
     check("calls after close do nothing", watch.step == -1 and watch.vitals("0.weight") is None)
-    watch.step_end(), watch.forward_begins(net), watch.forward_ends(), watch.remove()
-    watch.scalar("a", 1.0), watch.record("b", torch.ones(1)), watch.close()
-    check("loss returns its value after close", watch.loss(3.0) == 3.0)
+    watch.forward_begins(net), watch.forward_ends(), watch.remove(), watch.close()
 
 
 @program

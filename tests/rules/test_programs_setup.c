@@ -61,6 +61,14 @@ static void first_weights(stream *s, int kind, int step)
     }
 }
 
+/* Weights are too large when they are first seen, after an update, and the losses are so large:
+ * one before the update, others after it, which rise. */
+static void weights_and_loss(stream *s, int before, int step)
+{
+    first_weights(s, LOUD, step);
+    stream_put_all(s, 3, step == 0 ? (float)before : 20000.0F + 200.0F * (float)step);
+}
+
 /* A first layer whose outputs are far larger than the inputs of the network. */
 static void first_layer(stream *s, int loud, int step)
 {
@@ -230,6 +238,10 @@ static const stream_case cases[] = {
      DEFAULT, 3, SILENT},
     {"weights are too large at first", "PoorWeightInitialization", WEIGHTS, first_weights,
      LOUD, 3, FOUND, "fc0.weight", 0},
+    {"... and the loss was always large", "PoorWeightInitialization",
+     WEIGHTS ", loss loss", weights_and_loss, 20000, 60, WARNED, "fc0.weight", 0},
+    {"an update makes weights too large", "PoorWeightInitialization",
+     WEIGHTS ", loss loss", weights_and_loss, 2, 60, SILENT},
     {"embeddings may be large", "PoorWeightInitialization", WEIGHTS, first_weights,
      EMBEDDINGS, 3, SILENT},
     {"weights that are resumed may be large", "PoorWeightInitialization", WEIGHTS,

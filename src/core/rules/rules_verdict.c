@@ -219,6 +219,7 @@ static void count_rules(const sonde_rules *rules, sonde_verdict *verdict)
         sonde_rule_account account;
 
         sonde_rules_account(rules, i, &account);
+        account.judged = account.judged && account.steps > 0;
         verdict->rules += account.judged;
         if (!account.judged) {
             verdict->lacking++;

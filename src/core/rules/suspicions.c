@@ -424,14 +424,15 @@ static int decide(const sonde_rules *rules, sonde__rule_found *found, bool ended
     return UNDECIDED;
 }
 
-/* A warning or an error is resolved by WELL verdicts in a row that training goes well. */
+/* A finding is resolved by WELL verdicts in a row that training goes well, unless that does
+ * not excuse it. */
 static void watch_recovery(const sonde_rules *rules, sonde__rule_found *found)
 {
     enum { WELL = 2 };
     const uint64_t since = rules->progress.count - found->mark.count;
 
-    if (found->terms->event || since == 0 || since % SONDE__RULES_SHORT != 0 ||
-        rules->progress.count == 0) {
+    if (found->terms->event || found->terms->well > SONDE_SEVERITY_NOTE || since == 0 ||
+        since % SONDE__RULES_SHORT != 0 || rules->progress.count == 0) {
         return;
     }
     found->well = sonde__rules_progress_since(&rules->progress, &found->mark, false,

@@ -259,7 +259,9 @@ const sonde_rule sonde__builtin_exploding_tensor = {
  * NonFinite - names the first tensor, in execution order, that became NaN or infinite.
  *
  * The order within a step is: inputs, forward pass, loss, backward pass, update, and
- * parameters last, because their value at a step is the one after its update. Gradients
+ * parameters last, because their value at a step is the one after its update; but first
+ * if fewer of their values are bad than of their gradients: no update has made them so.
+ * Gradients
  * of parameters that a watch or a hook lists in the order of the model count from the
  * last one; the outputs of modules tell where a gradient of an output is among them. -Inf in an
  * activation, an input or a buffer counts only if another tensor of the step is bad,
@@ -335,6 +337,27 @@ static int rank_of(const sonde_tensor_info *info)
     return 5;
 }
 
+/* Whether the parameters of this step are those before its update, or no update was made:
+ * one with these gradients would have spoiled as many of their values. */
+static bool are_before_update(sonde_rule_run *run)
+{
+    uint64_t gradients = 0, parameters = 0;
+    size_t gradient_count = 0, parameter_count = 0;
+
+    SONDE__EACH (run, t) {
+        const sonde_role role = sonde_rule_info(run, t->id)->role;
+
+        if (t->vitals != NULL && role == SONDE_ROLE_GRADIENT) {
+            gradients += sonde__builtin_bad(t->vitals);
+            gradient_count++;
+        } else if (t->vitals != NULL && (SONDE__PARAMETERS >> role & 1U) != 0) {
+            parameters += sonde__builtin_bad(t->vitals);
+            parameter_count++;
+        }
+    }
+    return parameter_count >= gradient_count && gradients > parameters;
+}
+
 /* True if a bad value is certainly a fault. Sets *masked if an input has -Inf. */
 static bool is_sure(sonde_rule_run *run, bool *masked)
 {
@@ -389,12 +412,14 @@ static const sonde_rule_tensor *first_bad(sonde_rule_run *run, size_t *others)
     bool masked = false;
     size_t bad = 0;
 
+    const bool before = are_before_update(run);
     mark_bad(run, ((const non_finite *)sonde_rule_state(run))->started);
     const bool sure = is_sure(run, &masked);
     SONDE__EACH (run, t) {
         tensor_memory *memory = t->memory;
         const sonde_tensor_info *info = sonde_rule_info(run, t->id);
-        const int rank = rank_of(info);
+        const bool is_parameter = (SONDE__PARAMETERS >> info->role & 1U) != 0;
+        const int rank = before && is_parameter ? 0 : rank_of(info);
 
         if (!memory->bad) {
             continue;

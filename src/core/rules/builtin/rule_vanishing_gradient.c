@@ -24,7 +24,8 @@
  *
  * A gradient that is there and exactly 0 at the first NEVER observed steps fires, too, while
  * another is not 0: the loss does not depend on the parameter, whether or not weight decay
- * moves it. It is a note for a branch as above, and a warning if training goes well.
+ * moves it. It is a note for a branch as above, an error however training goes, and a
+ * warning if the loss need not fall (players take turns).
  *
  * With smdebug: at any step, the mean of |g| over all elements is below threshold.
  *
@@ -65,7 +66,7 @@ typedef struct tensor_memory {
 
 SONDE__TERMS(vanished, NOTE, ERROR, ERROR, NOTE, ERROR, .looks = LASTING);
 /* Exactly 0 from the first step on. */
-SONDE__TERMS(never, WARNING, ERROR, ERROR, WARNING, ERROR);
+SONDE__TERMS(never, ERROR, ERROR, ERROR, WARNING, ERROR);
 /* A branch that the data do not use. */
 SONDE__TERMS(unused, NOTE, NOTE, NOTE, NOTE, NOTE, .looks = LASTING);
 /* A loss is near 0 below this, or below this part of its first value. */
@@ -428,7 +429,7 @@ const sonde_rule sonde__builtin_vanishing_gradient = {
     .condition =
         "Any of these holds over `patience` observed steps: (1) the mean of |gradient| over elements that are not 0 is below `threshold` and below `relative` times the largest such mean of the step; (2) all elements have become 0; "
         "(3) all gradients are below `threshold` from the first step on, or become so from one step to the next, while the loss is not near 0; (4) gradients shrink by a factor of `profile` from the last layer to the first; (5) at the first 20 observed steps, all elements are exactly 0, while another gradient is not. "
-        "The finding waits for training: it is a note if training goes well, and is dropped if the gradient grows. "
+        "The finding waits for training: it is a note if training goes well (but for (5), an error), and is dropped if the gradient grows. "
         "It is also a note if the gradient was never above `relative` times the step's largest while weights before and after it have larger gradients: the data do not use this branch. "
         "With `smdebug` (implied if only `threshold` is set), the rule fires when the mean of |gradient| of any gradient is below `threshold` at any step.",
     .advice = "Use ReLU-like activations, normalization or residual connections, and an "
