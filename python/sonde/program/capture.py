@@ -231,8 +231,9 @@ class Capture:
             self.observed.loss(function, place, operands, None, None, self.training)
         elif made.name in self.observed.activations and module >= 0 and \
                 self.known.names_activations(module):
-            self.observed.activation(function, self.known.modules[module]["name"], made.name,
-                                     results[0])
+            name = self.observed.activation(function, self.known.modules[module]["name"],
+                                            made.name, results[0])
+            self.values[node["outputs"][0]].setdefault("tensor", name)
 
     def _found_loss(self, number: int, operands: list[Any], result: Any) -> None:
         node = self.nodes[number]
