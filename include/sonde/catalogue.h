@@ -69,6 +69,9 @@ typedef struct sonde_tensor_info {
  * minus a reward. Rules do not conclude from it that training goes badly, unless it is not
  * finite. */
 #define SONDE_NOTE_FREE "need not fall"
+/* How the note of a gradient begins whose parameter the program gave to an optimizer, which
+ * the rest of the note tells from others: such a parameter is not frozen on purpose. */
+#define SONDE_NOTE_HELD "for optimizer"
 
 typedef struct sonde_catalogue sonde_catalogue;
 

@@ -689,9 +689,6 @@ PyDoc_STRVAR(look_for_doc,
              "look_for(slot, evaluated)\n--\n\n"
              "program.Programs shows this tensor when it is due; evaluated: "
              "in evaluation alone.");
-PyDoc_STRVAR(program_doc, "program(text)\n--\n\n"
-                          "Shows the program of the step that is on, as docs/program.md "
-                          "describes its text.");
 PyDoc_STRVAR(note_doc,
              "note(kind, number)\n--\n\n"
              "What happens to gradients or a schedule belongs to the outline "
@@ -766,7 +763,8 @@ static PyMethodDef methods[] = {
     {"set_device", sonde__python_set_device, METH_O, set_device_doc},
     {"return_to", sonde__python_return_to, METH_VARARGS, return_to_doc},
     {"look_for", sonde__python_look_for, METH_VARARGS, look_for_doc},
-    {"program", sonde__python_record_program, METH_O, program_doc},
+    {"program", sonde__python_record_program, METH_O,
+     "program(text)\n--\n\nThe JSON text of the program of the step that is on."},
     {"note", sonde__python_note, METH_VARARGS, note_doc},
     {"note_cleared", sonde__python_note_cleared, METH_VARARGS, note_cleared_doc},
     {"vitals", watch_vitals, METH_O, vitals_doc},

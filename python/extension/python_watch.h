@@ -371,8 +371,8 @@ bool sonde__python_program_tell(sonde__python_watch *self, const char *method,
                                 PyObject *subject, PyObject *more);
 /* Forgets everything, and a recording that is on. */
 bool sonde__python_program_drop(sonde__python_watch *self);
-PyObject *sonde__python_note(PyObject *watch, PyObject *arguments);
 PyObject *sonde__python_record_program(PyObject *watch, PyObject *text);
+PyObject *sonde__python_note(PyObject *watch, PyObject *arguments);
 PyObject *sonde__python_look_for(PyObject *watch, PyObject *arguments);
 
 /* --- losses ------------------------------------------------------------------------- */

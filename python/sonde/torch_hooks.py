@@ -318,7 +318,8 @@ class Hooks:
             weight = add(whole, role, value, name, op, 0)
             gradient = update = -1
             if value.requires_grad:
-                gradient = add("gradient/" + whole, "gradient", value, name, op, BACKWARD)
+                gradient = add("gradient/" + whole, "gradient", value, name, op, BACKWARD,
+                               self.held_note(value))
                 if self.watch.every["updates"] >= 0 and not value.is_complex():
                     update = self.core.add_update(weight)
                     self.watch._slots["update/" + whole] = update
@@ -333,6 +334,12 @@ class Hooks:
                 slot = add(whole, "buffer", value, name, op, 0)
                 self.parameters.append(whole)
                 self.core.add_parameter(_plain(module._buffers), key, -1, -1, -1, slot)
+
+    def held_note(self, parameter: torch.nn.Parameter) -> str:
+        """SONDE_NOTE_HELD of <sonde/catalogue.h>; "" if no optimizer has it, or if its note
+        says that it is a shard."""
+        number = self.holders.get(id(parameter), 0)
+        return f"for optimizer {number}" if number and not hasattr(parameter, "_local_tensor") else ""
 
     def check_optimizers(self, optimizers: list[Any]) -> None:
         for optimizer in optimizers:

@@ -475,7 +475,10 @@ def _needs_unwrapping(tensor: Any) -> bool:
 
 def _note(tensor: Any) -> str:
     """Where a distributed tensor lies, the same in every process; "" for others. The first
-    words are SONDE_NOTE_SHARD of <sonde/catalogue.h>."""
+    words are SONDE_NOTE_SHARD of <sonde/catalogue.h>. Programs with tensor-parallel layers of
+    their own mark a parameter of which each process has a part by an attribute, as Megatron does."""
+    if getattr(tensor, "tensor_model_parallel", False) is True:
+        return "local shard (tensor_model_parallel)"
     placements = getattr(tensor, "placements", None)
     if placements is None or not hasattr(tensor, "_local_tensor"):
         return ""

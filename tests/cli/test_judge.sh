@@ -28,14 +28,14 @@ same "$out" <(echo "nothing found by 2 rules in 50 steps, 0 to 49")
 train 0 --out hot --quiet --learning-rate 1e6 --record hot-run --vitals-every 10
 tail -1 "$out" | grep -qE '^wrong: [A-Za-z]+ in [^ ]+ at [a-z0-9 ()]+: .*; [0-9]+ more findings follow from it.*; sonde rules show [A-Za-z]+$' ||
     fail "$(cat "$out")"
-grep -qE '^step 0 \(epoch 1\): warning: PoorWeightInitialization: ' "$err" || fail "nobody spoke: $(cat "$err")"
+grep -qE '^step 1 \(epoch 1\): error: WeightUpdateRatio: ' "$err" || fail "nobody spoke: $(cat "$err")"
 ! grep -qE 'NonFinite|ExplodingTensor' "$err" || fail "what follows is printed: $(cat "$err")"
 [ "$(wc -l <hot-run/findings/ExplodingTensor.jsonl)" -gt 20 ] || fail "few findings are kept"
 # each names the finding that it follows from, which has no cause
-cause=$(sed -n '1s/.*"id": *"\([0-9a-f]*\)".*/\1/p' hot-run/findings/PoorWeightInitialization.jsonl)
+cause=$(sed -n '1s/.*"id": *"\([0-9a-f]*\)".*/\1/p' hot-run/findings/WeightUpdateRatio.jsonl)
 [ -n "$cause" ] && ! grep -qhv "\"because_of\": *\"$cause\"" hot-run/findings/{NonFinite,ExplodingTensor}.jsonl ||
     fail "not because of $cause: $(head -1 hot-run/findings/ExplodingTensor.jsonl)"
-grep -q '"because_of": *null' hot-run/findings/PoorWeightInitialization.jsonl || fail "no cause: $(cat hot-run/findings/*)"
+grep -q '"because_of": *null' hot-run/findings/WeightUpdateRatio.jsonl || fail "no cause: $(cat hot-run/findings/*)"
 # its lines have numbers: one that is missing is reported
 run 0 "$sonde" verify hot-run
 cp hot-run/findings/ExplodingTensor.jsonl kept.jsonl

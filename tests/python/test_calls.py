@@ -197,7 +197,9 @@ def findings_everywhere():
         step(net, optimizer)
     check("a function gets each finding", told and isinstance(told[0], sonde.Finding))
     first = told[0]
-    check("str", str(first).startswith(f"{first.severity}: {first.rule} in {first.tensor} at step "))
+    check(f"its place: {first.place}", first.place.startswith("test_calls.py:"))
+    check("str", str(first).startswith(
+        f"{first.severity}: {first.rule} in {first.tensor} ({first.place}) at step "))
     check("kept after close", watch.findings and watch.findings[0].id == first.id)
     run = sonde.open(watch.path)
     stored, anew = run.findings(), run.judge("default")

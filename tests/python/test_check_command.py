@@ -243,7 +243,7 @@ for step in range(2):
     loss(critic(fake), torch.ones(8, 1)).backward()
     maker.step()"""
     healthy("a discriminator, two losses of one form", gan, "runs reached held mixing overfits",
-            ("the first step of Adam (train.py:22): Sequential of input float32 (8, 6)",))
+            ("the first step of Adam (train.py:20): Sequential of input float32 (8, 6)",))
     healthy("encoder and decoder with an optimizer each", """
 encoder, decoder = dense(6, 4), dense(4, 3)
 first, second = (torch.optim.SGD(one.parameters(), 0.1) for one in (encoder, decoder))

@@ -46,6 +46,7 @@ uint32_t stream_declare(stream *s, const char *name, sonde_role role, int64_t ro
     sonde_tensor_info info = {.name = name,
                               .module = s->module,
                               .op = s->op,
+                              .note = s->note,
                               .role = role,
                               .dtype = SONDE_F32,
                               .rank = rows == 0      ? 0

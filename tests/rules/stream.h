@@ -26,10 +26,10 @@ typedef struct stream {
     sonde_catalogue *catalogue;
     sonde_rules *rules;
     sonde_coordinate at;
-    uint64_t draws;          /* of random numbers */
-    const char *module, *op; /* of what is declared next; NULL: none */
-    bool loses;              /* training goes badly: stream_open_losing */
-    uint32_t loss;           /* ... and its loss rises */
+    uint64_t draws;                 /* of random numbers */
+    const char *module, *op, *note; /* of what is declared next; NULL: none */
+    bool loses;                     /* training goes badly: stream_open_losing */
+    uint32_t loss;                  /* ... and its loss rises */
     float values[STREAM_VALUES][STREAM_MOST]; /* of a case; 0 at first */
 } stream;
 

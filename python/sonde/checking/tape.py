@@ -89,6 +89,8 @@ class Tape(TorchFunctionMode):
             result = function(*args, **kwargs)
         changed = tuple(id(value) for value, version in zip(tensors, versions)
                         if _version(value) != version)
+        if any(value.is_leaf and value.requires_grad for value in tensors if id(value) in changed):
+            return result  # initial values, or an update: through them goes no gradient
         self._enter(Entry(function, None, tree, inputs, [], True, changed, _context()), result, changed)
         return result
 

@@ -48,6 +48,7 @@ typedef struct sonde__builtin_frozen_memory {
     bool has_before, same;
     bool meant;              /* it may be frozen on purpose */
     bool told;               /* reported by the program */
+    bool cut;                /* it was reported as cut off */
     bool moved, pulled;      /* has ever changed; its gradient was ever not 0 */
     int64_t steps;           /* comparisons in a row at which it was the same */
     int64_t rest, rest_most; /* the same, whatever its gradient; the most that ended */
@@ -67,5 +68,7 @@ void sonde__builtin_frozen_judge_cut_off(sonde_rule_run *run);
 /* sonde_rule.program; and its part of each step, once gradients are known. */
 void sonde__builtin_frozen_program(sonde_rule_run *run, const sonde_program *program);
 void sonde__builtin_frozen_judge_program(sonde_rule_run *run);
+/* Findings of weights that are trained by now are resolved. */
+void sonde__builtin_frozen_resolve(sonde_rule_run *run);
 
 #endif

@@ -392,8 +392,9 @@ const sonde_rule sonde__builtin_replica_divergence = {
         "of a distributed parameter are not compared.",
     .advice =
         "Check that every replica takes part in the all-reduce and starts from the "
-        "same values. A tensor that is split over workers on purpose is left out if "
-        "its note begins with \"local shard\" (SONDE_NOTE_SHARD); DTensors are.",
+        "same values. A parameter of which each process has a separate part is not "
+        "compared if it is a DTensor or its attribute tensor_model_parallel is True (in C: "
+        "if its note begins with SONDE_NOTE_SHARD).",
     SONDE_RULE_NEEDS(divergence_needs),
     .state_size = sizeof(divergence),
     .tensor_size = sizeof(divergence_memory),

@@ -66,7 +66,9 @@ typedef struct tensor_memory {
 
 SONDE__TERMS(vanished, NOTE, ERROR, ERROR, NOTE, ERROR, .looks = LASTING);
 /* Exactly 0 from the first step on. */
-SONDE__TERMS(never, ERROR, ERROR, ERROR, WARNING, ERROR);
+SONDE__TERMS(never, ERROR, ERROR, ERROR, ERROR, ERROR);
+/* ... where players may take turns. */
+SONDE__TERMS(never_yet, WARNING, WARNING, WARNING, WARNING, WARNING);
 /* A branch that the data do not use. */
 SONDE__TERMS(unused, NOTE, NOTE, NOTE, NOTE, NOTE, .looks = LASTING);
 /* A loss is near 0 below this, or below this part of its first value. */
@@ -315,7 +317,11 @@ static void judge_zeros(sonde_rule_run *run, const sonde_rule_tensor *t, double 
 
     if (++memory->zeros >= NEVER) {
         sonde__rule_report(
-            run, t, is_branch(run, t, largest) ? &unused : &never, "abs_mean", 0.0, 0.0,
+            run, t,
+            is_branch(run, t, largest)      ? &unused
+            : sonde__rule_loss_is_free(run) ? &never_yet
+                                            : &never,
+            "abs_mean", 0.0, 0.0,
             "Look for units that are dead from the start (biases far below 0), for detach, "
             "and for a factor of 0 between this parameter and the loss.",
             "Its gradient has been exactly 0 since the first step, while the mean of "
