@@ -144,6 +144,50 @@ def rows_against_columns():
 
 
 @program
+def targets_of_another_kind():
+    x, y = clusters()
+    signs = (y[:, None] < 2).float() * 2 - 1
+    binary = F.binary_cross_entropy_with_logits
+    torch.manual_seed(0)
+    finds(train(Net(1), loader_of(x, signs), lambda out, y: binary(out, y)),  # LINE signs
+          "TargetMismatch", "signs")
+    torch.manual_seed(0)
+    healthy(train(Net(1), loader_of(x, (signs + 1) / 2), lambda out, y: binary(out, y)))
+    torch.manual_seed(0)
+    finds(train(Net(), loader_of(x, y),
+                lambda out, y: F.mse_loss(out, y[:, None].float())),  # LINE indices
+          "TargetMismatch", "indices")
+    torch.manual_seed(0)
+    healthy(train(Net(), loader_of(x, y),
+                  lambda out, y: F.mse_loss(out, F.one_hot(y, CLASSES).float())))
+    torch.manual_seed(0)
+    finds(train(Net(1), loader_of(x, torch.zeros_like(y)),
+                lambda out, y: F.cross_entropy(out, y)),  # LINE single
+          "SoftmaxMisuse", "single")
+
+
+@program
+def pixels_of_classes():
+    class Pixels(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = nn.Conv2d(1, 8, 3, padding=1), nn.Conv2d(8, CLASSES, 1)
+
+        def forward(self, x):
+            return self.last(F.relu(self.first(x)))
+
+    x = torch.randn(SAMPLES, 1, 6, 5, generator=torch.Generator().manual_seed(1))
+    y = (x[:, 0] * 2).clamp(-1.9, 1.9).floor().long() + 2
+    torch.manual_seed(0)
+    finds(train(Pixels(), loader_of(x, y), lambda out, y: F.cross_entropy(
+        out.reshape(-1, CLASSES),  # LINE pixels
+        y.reshape(-1))), "TargetMismatch", "pixels")
+    torch.manual_seed(0)
+    healthy(train(Pixels(), loader_of(x, y), lambda out, y: F.cross_entropy(
+        out.permute(0, 2, 3, 1).reshape(-1, CLASSES), y.reshape(-1))))
+
+
+@program
 def dead_units():
     torch.manual_seed(0)
     net = Net()

@@ -243,11 +243,15 @@ class Capture:
             self.observed.loss(*node["_function"], operands, (
                 inputs.index(predictions), inputs.index(targets)), result, self.training)
         self._loss(number, node["outputs"][0], predictions, targets, node["place"])
-        if len(self.losses) == 1 and len(operands) > 1 and operands[1] is not None:
-            self._facts(operands[1])
+        if len(self.losses) == 1 and targets >= 0:
+            self._facts(operands[node["inputs"].index(targets)])
 
     def _facts(self, targets: torch.Tensor) -> None:
-        if not targets.is_floating_point() and not targets.is_complex() and targets.numel():
+        if targets.is_complex() or not targets.numel():
+            return
+        if targets.is_floating_point():
+            self.facts |= self.facts_of.of_targets(targets)
+        else:
             self.facts |= self.facts_of.of_labels(targets)
 
     def _loss(self, node: int, value: int, predictions: int, targets: int, place: Any) -> None:

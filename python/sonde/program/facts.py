@@ -48,6 +48,17 @@ class Facts:
             found["labels_sorted"] = self.sorted
         return found
 
+    def of_targets(self, targets: Any) -> dict[str, Any]:
+        """Of floating targets."""
+        ends = _range(targets)
+        if ends is None:
+            return {}
+        found = {"targets_min": ends["min"], "targets_max": ends["max"]}
+        if ends["count"] <= _LISTED:
+            found["targets_whole"] = all(float(number).is_integer()
+                                         for number in targets.reshape(-1).tolist())
+        return found
+
     def of_input(self, tensor: Any) -> dict[str, Any]:
         found: dict[str, Any] = {"input_dtype": str(tensor.dtype).removeprefix("torch.")}
         ends = _range(tensor)
