@@ -236,6 +236,65 @@ def evaluation_left_on():
     finds(watch, "TrainEvalMode", "left")
 
 
+def steps_in_order(order):
+    """A program whose steps do things in that order. Z: clear, B: backward, C: clip, S: step, H:
+    the scheduler."""
+    torch.manual_seed(0)
+    optimizer, watch = start(net := Net())
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 60, 0.5)
+    for epoch in range(EPOCHS):
+        for x, y in loader_of(*clusters()):
+            loss = F.cross_entropy(net(x), y)
+            for what in order:
+                if what == "B":
+                    loss.backward()  # LINE backward
+                elif what == "Z":
+                    optimizer.zero_grad()  # LINE clear
+                elif what == "C":
+                    nn.utils.clip_grad_norm_(net.parameters(), 1.0)  # LINE clip
+                elif what == "S":
+                    optimizer.step()  # LINE step
+                else:
+                    scheduler.step()  # LINE scheduler
+    watch.close()
+    return watch
+
+
+@program
+def order_of_a_step():
+    healthy(steps_in_order("ZBCSH"))
+    healthy(steps_in_order("BCSHZ"))
+    finds(steps_in_order("BSH"), "MissingZeroGrad", "step")
+    finds(steps_in_order("ZSH"), "StepOrder", "step")
+    finds(steps_in_order("BZSH"), "StepOrder", "clear")
+    finds(steps_in_order("ZBSC"), "StepOrder", "clip")
+    finds(steps_in_order("ZBHS"), "StepOrder", "scheduler", "warning")
+
+
+@program
+def batches_that_add_up():
+    torch.manual_seed(0)
+    optimizer = torch.optim.SGD((net := Net()).parameters(), lr=0.05)
+    watch = sonde.watch(net, optimizer, on_finding=None)
+    for i, (x, y) in enumerate(batch for _ in range(EPOCHS) for batch in loader_of(*clusters())):
+        F.cross_entropy(net(x), y).backward()  # LINE sums
+        if i % 4 == 3:
+            optimizer.step()
+            optimizer.zero_grad()
+    watch.close()
+    finds(watch, "StepOrder", "sums", "warning")
+    torch.manual_seed(0)
+    optimizer = torch.optim.SGD((net := Net()).parameters(), lr=0.05, momentum=0.9)
+    watch = sonde.watch(net, optimizer, on_finding=None)
+    for i, (x, y) in enumerate(batch for _ in range(EPOCHS) for batch in loader_of(*clusters())):
+        (F.cross_entropy(net(x), y) / 4).backward()
+        if i % 4 == 3:
+            optimizer.step()
+            optimizer.zero_grad()
+    watch.close()
+    healthy(watch)
+
+
 @program
 def all_data_at_each_step():
     torch.manual_seed(0)

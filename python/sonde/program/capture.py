@@ -337,7 +337,8 @@ class Capture:
                 self.facts |= self.facts_of.of_input(tensor)
 
     def backward(self, tensor: torch.Tensor, name: str, place: Place | None,
-                 scale: float) -> None:
+                 scale: float, left: int | None) -> None:
+        """left: optimizers with gradients of before (facts.left)."""
         value = self.value(tensor)
         parts = losses.above(value, self.nodes, self.makers)
         within = [row for row in self.losses if row["node"] in parts]
@@ -352,8 +353,9 @@ class Capture:
             whole = next((i for i in self.nodes[parts[0]]["inputs"] if i >= 0), value)
         if name and not self.values[whole].get("tensor"):
             self.values[whole]["tensor"] = name
+        known = {} if left is None else {"left": left}
         self.event("backward", place, value=whole,
-                   attributes={"scale": scale} if scale != 1 else {})
+                   attributes=known | ({"scale": scale} if scale != 1 else {}))
         self._reach(tensor)
 
     def _by_hand(self, value: int, node: int) -> None:

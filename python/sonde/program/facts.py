@@ -26,6 +26,26 @@ def _range(tensor: Any) -> dict[str, Any] | None:
     return found
 
 
+def left(optimizers: list[Any]) -> int | None:
+    """The optimizers, as bits, whose parameters have gradients that are not all 0; None: these
+    cannot be read."""
+    bits = 0
+    for number, optimizer in enumerate(optimizers):
+        gradients = (parameter.grad for group in optimizer.param_groups
+                     for parameter in group["params"])
+        for gradient in gradients:
+            if gradient is None:
+                continue
+            try:
+                row = _sonde.vitals_of(gradient)
+            except Exception:
+                return None
+            if row[0] > row[4]:  # more elements than zeros
+                bits |= 1 << number
+                break
+    return bits
+
+
 class Facts:
     """Facts of the steps of one mode, in their order."""
 
