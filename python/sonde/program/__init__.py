@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .capture import PASSING, Capture, Known, pull, tensors_of
-from .facts import Facts
+from .facts import Facts, left
 from .observed import Look, Observed
 from .places import Finder, root
 from .text import write
@@ -137,7 +137,8 @@ class Programs:
     def backward(self, tensor: Any) -> None:
         """backward() is called, and its loss was shown."""
         if self.on is not None:
-            self.on.backward(tensor, self.hooks.loss_name, self.finder.here(), self.scale)
+            self.on.backward(tensor, self.hooks.loss_name, self.finder.here(), self.scale,
+                             left(self.hooks.live_optimizers()))
             self.scale = 1.0
         self._pause(1)
 

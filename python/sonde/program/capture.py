@@ -232,8 +232,9 @@ class Capture:
             self.observed.loss(function, place, operands, None, None, self.training)
         elif made.name in self.observed.activations and module >= 0 and \
                 self.known.names_activations(module):
-            self.observed.activation(function, self.known.modules[module]["name"], made.name,
-                                     results[0])
+            name = self.observed.activation(function, self.known.modules[module]["name"],
+                                            made.name, results[0])
+            self.values[node["outputs"][0]].setdefault("tensor", name)
 
     def _found_loss(self, number: int, operands: list[Any], result: Any) -> None:
         node = self.nodes[number]
@@ -243,11 +244,14 @@ class Capture:
             self.observed.loss(*node["_function"], operands, (
                 inputs.index(predictions), inputs.index(targets)), result, self.training)
         self._loss(number, node["outputs"][0], predictions, targets, node["place"])
-        if len(self.losses) == 1 and len(operands) > 1 and operands[1] is not None:
-            self._facts(operands[1])
+        if len(self.losses) == 1 and targets >= 0:
+            self._facts(operands[node["inputs"].index(targets)])
 
     def _facts(self, targets: torch.Tensor) -> None:
-        if targets.is_floating_point() or targets.is_complex() or not targets.numel():
+        if targets.is_complex() or not targets.numel():
+            return
+        if targets.is_floating_point():
+            self.facts |= self.facts_of.of_targets(targets)
             return
         self.facts |= self.facts_of.of_labels(targets)
         tokens = self.tokens() if self.tokens is not None else None
@@ -341,7 +345,8 @@ class Capture:
                     self.tokens = weakref.ref(tensor)
 
     def backward(self, tensor: torch.Tensor, name: str, place: Place | None,
-                 scale: float) -> None:
+                 scale: float, left: int | None) -> None:
+        """left: optimizers with gradients of before (facts.left)."""
         value = self.value(tensor)
         parts = losses.above(value, self.nodes, self.makers)
         within = [row for row in self.losses if row["node"] in parts]
@@ -356,8 +361,9 @@ class Capture:
             whole = next((i for i in self.nodes[parts[0]]["inputs"] if i >= 0), value)
         if name and not self.values[whole].get("tensor"):
             self.values[whole]["tensor"] = name
+        known = {} if left is None else {"left": left}
         self.event("backward", place, value=whole,
-                   attributes={"scale": scale} if scale != 1 else {})
+                   attributes=known | ({"scale": scale} if scale != 1 else {}))
         self._reach(tensor)
 
     def _by_hand(self, value: int, node: int) -> None:

@@ -84,6 +84,26 @@ def shift_of(inputs: Any, targets: Any) -> int | None:
     return None
 
 
+def left(optimizers: list[Any]) -> int | None:
+    """The optimizers, as bits, whose parameters have gradients that are not all 0; None: these
+    cannot be read."""
+    bits = 0
+    for number, optimizer in enumerate(optimizers):
+        gradients = (parameter.grad for group in optimizer.param_groups
+                     for parameter in group["params"])
+        for gradient in gradients:
+            if gradient is None:
+                continue
+            try:
+                row = _sonde.vitals_of(gradient)
+            except Exception:
+                return None
+            if row[0] > row[4]:  # more elements than zeros
+                bits |= 1 << number
+                break
+    return bits
+
+
 class Facts:
     """Facts of the steps of one mode, in their order."""
 
@@ -121,6 +141,17 @@ class Facts:
                 all(a <= b for a, b in zip(numbers, numbers[1:]))
             self.last_label = numbers[-1]
             found["labels_sorted"] = self.sorted
+        return found
+
+    def of_targets(self, targets: Any) -> dict[str, Any]:
+        """Of floating targets."""
+        ends = _range(targets)
+        if ends is None:
+            return {}
+        found = {"targets_min": ends["min"], "targets_max": ends["max"]}
+        if ends["count"] <= _LISTED:
+            found["targets_whole"] = all(float(number).is_integer()
+                                         for number in targets.reshape(-1).tolist())
         return found
 
     def of_input(self, tensor: Any) -> dict[str, Any]:

@@ -84,13 +84,14 @@ class Observed:
             self.hooks.core.look_for(self.slots[name], True, self.always)
         self.hooks.core.see(watch._losses[name], loss)
 
-    def activation(self, function: Any, name: str, op: str, result: Any) -> None:
-        """A function of the module of a name has computed an activation."""
+    def activation(self, function: Any, name: str, op: str, result: Any) -> str:
+        """A function of the module of a name has computed an activation. Returns its name."""
         number = self.counts.get((name, op), 0)
         self.counts[name, op] = number + 1
         self.functions.add(function)
         whole = f"{name}/{op}:{number}" if name else f"{op}:{number}"
         self._see(whole, "activation", result, ACTIVATIONS[op], FORWARD, name)
+        return whole
 
     def _see(self, name: str, role: str, tensor: torch.Tensor, op: str, when: int,
              module: str = "") -> None:
