@@ -100,7 +100,6 @@ def print_rows(rows):
 
 
 def judge(a, programs):
-    a.seeds_max = 1000 if a.seeds == 1 else a.seeds
     a.seeds_max = max([a.seeds] + [int(os.path.basename(p)[8:]) for p in
                                    glob.glob(os.path.join(a.cache, "runs", "*", "healthy-*"))])
     results = list(load(a, programs))

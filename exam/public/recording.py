@@ -32,23 +32,39 @@ def git_directory(a, program):
     return path
 
 
+def present(git, commit, folders):
+    """The paths under the folders whose content is there: a copy of a repository may lack its largest files."""
+    listed = subprocess.run(["git", f"--git-dir={git}", "ls-tree", "-r", "-z", commit, "--", *folders],
+                            check=True, capture_output=True, text=True).stdout.split("\0")[:-1]
+    entries = [(line.split("\t", 1)[1], line.split()[2]) for line in listed if line.split()[1] == "blob"]
+    found = subprocess.run(["git", f"--git-dir={git}", "cat-file", "--batch-check"], check=True, capture_output=True,
+                           text=True, input="".join(f"{name}\n" for _, name in entries)).stdout.splitlines()
+    return [path for (path, _), line in zip(entries, found) if not line.endswith("missing")]
+
+
+def extract(git, commit, folders, target):
+    paths = present(git, commit, folders)
+    with subprocess.Popen(["git", f"--git-dir={git}", "archive", commit, "--", *paths],
+                          stdout=subprocess.PIPE) as process:
+        with tarfile.open(fileobj=process.stdout, mode="r|") as archive:
+            archive.extractall(target, filter="data")
+
+
 def fetch(a, programs):
     missing = 0
-    for program in {p.source: p for p in programs}.values():
-        target = os.path.join(a.cache, "sources", program.source, program.commit)
-        if os.path.exists(target):
+    for source in sorted({p.source for p in programs}):
+        ours = [p for p in programs if p.source == source]
+        target = os.path.join(a.cache, "sources", source, ours[0].commit)
+        if all(os.path.exists(os.path.join(target, p.file)) for p in ours):
             continue
+        shutil.rmtree(target, ignore_errors=True)
         try:
-            git = git_directory(a, program)
-            os.makedirs(target + ".part", exist_ok=True)
-            with subprocess.Popen(["git", f"--git-dir={git}", "archive", program.commit],
-                                  stdout=subprocess.PIPE) as process:
-                with tarfile.open(fileobj=process.stdout, mode="r|") as archive:
-                    archive.extractall(target + ".part", filter="data")
-            os.rename(target + ".part", target)
+            git = git_directory(a, ours[0])
+            os.makedirs(target)
+            extract(git, ours[0].commit, sorted({p.folder or "." for p in ours}), target)
         except (table.TableError, tarfile.TarError, subprocess.CalledProcessError, OSError) as problem:
             missing += 1
-            print(f"{program.repository}: {problem}")
+            print(f"{ours[0].repository}: {problem}")
     return 1 if missing else 0
 
 
@@ -86,7 +102,7 @@ def environment(a, seed, program, run):
             "CUDA_VISIBLE_DEVICES": "", "MPLBACKEND": "agg"}
 
 
-def end_of(status, log):
+def end_of(status):
     if status == 0:
         return "exit"
     return "time" if status is None else "error"
@@ -108,7 +124,7 @@ def train(a, program, name, seed, fault):
         except subprocess.TimeoutExpired:
             pass
     facts = {"program": program.name, "set": program.set, "run": name, "seed": seed, "lines": lines,
-             "end": end_of(status, log), "seconds": round(time.monotonic() - begin, 1)}
+             "end": end_of(status), "seconds": round(time.monotonic() - begin, 1)}
     shutil.rmtree(os.path.join(folder, "program"))
     with open(os.path.join(folder, "facts.json"), "w", encoding="utf-8") as out:
         json.dump(facts, out)
