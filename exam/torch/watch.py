@@ -27,7 +27,7 @@ class Finding(ctypes.Structure):
                 ("step", I64), ("mode_step", I64), ("last_step", I64), ("steps", U64),
                 ("statistic", STR), ("value", REAL), ("threshold", REAL), ("message", STR),
                 ("advice", STR), ("because_of", U64), ("raised_from", INT), ("raised_step", I64),
-                ("resolved_step", I64)]
+                ("resolved_step", I64), ("file", STR), ("line", INT)]
 
 
 class Diag(ctypes.Structure):

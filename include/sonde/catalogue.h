@@ -32,9 +32,10 @@ typedef enum sonde_role {
     SONDE_ROLE_ACTIVATION = 9, /* a value inside a module */
     SONDE_ROLE_ACTIVATION_GRADIENT = 10,
     SONDE_ROLE_SCALAR = 11, /* a number that the user records */
-    SONDE_ROLE_OTHER = 12
+    SONDE_ROLE_OTHER = 12,
+    SONDE_ROLE_PROGRAM = 13 /* the text of a program (<sonde/program.h>) */
 } sonde_role;
-enum { SONDE_ROLE_COUNT = 13 };
+enum { SONDE_ROLE_COUNT = 14 };
 /* "weight", "activation_gradient" ...; "?" for no role. */
 SONDE_API const char *sonde_role_name(sonde_role role);
 
@@ -68,6 +69,9 @@ typedef struct sonde_tensor_info {
  * minus a reward. Rules do not conclude from it that training goes badly, unless it is not
  * finite. */
 #define SONDE_NOTE_FREE "need not fall"
+/* How the note of a gradient begins whose parameter the program gave to an optimizer, which
+ * the rest of the note tells from others: such a parameter is not frozen on purpose. */
+#define SONDE_NOTE_HELD "for optimizer"
 
 typedef struct sonde_catalogue sonde_catalogue;
 

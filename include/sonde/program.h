@@ -66,17 +66,18 @@ typedef struct sonde_program_value {
     sonde_dtype dtype;
     int rank;
     int64_t shape[SONDE_MAX_DIMS];
-    const char *tensor;  /* name under which it is observed, or "" */
-    int node;            /* the node that makes it; -1: none */
-    int parameter;       /* index into parameters; -1: it is not one */
-    bool requires_grad;  /* gradients flow through it */
+    const char *tensor; /* name under which it is observed, or "" */
+    int node;           /* the node that makes it; -1: none */
+    int parameter;      /* index into parameters; -1: it is not one */
+    bool requires_grad; /* gradients flow through it */
 } sonde_program_value;
 
 /* An operation. op is a name of docs/program.md: "linear", "cross_entropy", "softmax". */
 typedef struct sonde_program_node {
     const char *op;
     sonde_program_attributes attributes;
-    const int *inputs; /* indices of values, in the order of the operation's arguments; -1:
+    const int
+        *inputs; /* indices of values, in the order of the operation's arguments; -1:
                           an argument that is no tensor or is absent */
     size_t input_count;
     const int *outputs;
@@ -87,8 +88,8 @@ typedef struct sonde_program_node {
 
 /* A module (layer) of the model, whether or not the step called it. */
 typedef struct sonde_program_module {
-    const char *name; /* dotted path; "" for the root */
-    const char *kind; /* class: "Conv2d" */
+    const char *name;                    /* dotted path; "" for the root */
+    const char *kind;                    /* class: "Conv2d" */
     sonde_program_attributes attributes; /* "p", "momentum", "eps" ... */
     bool registered; /* it belongs to the watched model. False: the program called it, but
                         the model does not know it (a layer in a plain list) */
@@ -108,24 +109,26 @@ typedef struct sonde_program_parameter {
 } sonde_program_parameter;
 
 typedef struct sonde_program_optimizer {
-    const char *name; /* "optimizer", "optimizer_2" */
-    const char *kind; /* "SGD", "AdamW" */
+    const char *name;                    /* "optimizer", "optimizer_2" */
+    const char *kind;                    /* "SGD", "AdamW" */
     sonde_program_attributes attributes; /* "lr", "weight_decay" ... of its first group */
 } sonde_program_optimizer;
 
 /* What happens in a step, in order. */
 typedef enum sonde_event_kind {
-    SONDE_EVENT_BATCH = 0,     /* the loader returned a batch */
-    SONDE_EVENT_FORWARD = 1,   /* the model, or a root of it, was called: module */
-    SONDE_EVENT_LOSS = 2,      /* a loss was computed: value, and node if it is known */
-    SONDE_EVENT_BACKWARD = 3,  /* value: the loss; the attribute "scale" if it is not 1 */
-    SONDE_EVENT_UNSCALE = 4,   /* gradients are divided by a gradient scaler's scale */
-    SONDE_EVENT_CLIP = 5,      /* gradients are clipped; attributes max_norm, value */
-    SONDE_EVENT_STEP = 6,      /* an optimizer changes parameters: optimizer */
-    SONDE_EVENT_ZERO_GRAD = 7, /* gradients are cleared: optimizer, or -1 (by the model) */
+    SONDE_EVENT_BATCH = 0,    /* the loader returned a batch */
+    SONDE_EVENT_FORWARD = 1,  /* the model, or a root of it, was called: module */
+    SONDE_EVENT_LOSS = 2,     /* a loss was computed: value, and node if it is known */
+    SONDE_EVENT_BACKWARD = 3, /* value: the loss; the attribute "scale" if it is not 1 */
+    SONDE_EVENT_UNSCALE = 4,  /* gradients are divided by a gradient scaler's scale */
+    SONDE_EVENT_CLIP = 5,     /* gradients are clipped; attributes max_norm, value */
+    SONDE_EVENT_STEP = 6,     /* an optimizer changes parameters: optimizer */
+    SONDE_EVENT_ZERO_GRAD =
+        7, /* gradients are cleared: optimizer, or -1 (by the model) */
     SONDE_EVENT_SCHEDULER = 8, /* a learning-rate scheduler stepped */
     SONDE_EVENT_MODE = 9,      /* the model's mode was set: training */
-    SONDE_EVENT_EVALUATION = 10 /* an evaluation pass took place here, between two steps */
+    SONDE_EVENT_EVALUATION =
+        10 /* an evaluation pass took place here, between two steps */
 } sonde_event_kind;
 enum { SONDE_EVENT_COUNT = 11 };
 /* "batch", "forward" ...; "?" for no event. */
@@ -149,7 +152,7 @@ typedef struct sonde_program_loss {
     int value;       /* its result */
     int predictions; /* values; -1: unknown */
     int targets;
-    int backward;    /* index of the event whose backward pass contains it; -1: none */
+    int backward; /* index of the event whose backward pass contains it; -1: none */
 } sonde_program_loss;
 
 typedef struct sonde_program {
@@ -174,9 +177,11 @@ typedef struct sonde_program {
     /* What else the producer found out about the data of the step: "labels_min" ...
      * (docs/program.md). */
     sonde_program_attributes facts;
-    bool complete;  /* every operation of the step is a node */
-    const char *gap; /* why it is not complete, for people: "the model is compiled"; or "" */
-    uint64_t digest; /* XXH3 of its text without this field; ignored in a declared program */
+    bool complete; /* every operation of the step is a node */
+    const char
+        *gap; /* why it is not complete, for people: "the model is compiled"; or "" */
+    uint64_t
+        digest; /* XXH3 of its text without this field; ignored in a declared program */
 } sonde_program;
 
 /* --- creating ----------------------------------------------------------------------- */
@@ -209,7 +214,7 @@ SONDE_API double sonde_attribute_number(sonde_program_attributes attributes,
 /* The value that is observed under a tensor's name; -1: none. Linear in values. */
 SONDE_API int sonde_program_find(const sonde_program *program, const char *tensor);
 /*
- * The place in the program of a tensor that is observed: the line of the operation that
+ * The place in the program of an observed tensor: the line of the operation that
  * made it; for a parameter, its gradient or its update, of the first operation that reads
  * it; for a module's output, of the last operation in it, or of its first call. file is ""
  * if the program does not know. The strings are the program's.

@@ -12,6 +12,7 @@
  *     wants, bind                   for every tensor that can be observed
  *     for every step with evidence:
  *         observe                   for every raw value, sketch or hash that the rule needs
+ *         program                   if a new one of a mode begins to hold at this step
  *         step                      tensor->vitals points to the vital signs of this
  *                                   step, or to its norms
  *     finish, destroy
@@ -29,7 +30,7 @@
 #ifndef SONDE_RULE_H
 #define SONDE_RULE_H
 
-#include <sonde/tap.h>
+#include <sonde/program.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -117,7 +118,7 @@ typedef struct sonde_rule {
     const sonde_rule_param *params;
     size_t param_count;
     /* None: step is called at every step of a trial; in a process, at every step of which
-     * any rule sees a tensor. */
+     * any rule sees a tensor. With program: at the steps with a new one. */
     const sonde_rule_need *needs;
     size_t need_count;
     unsigned modes; /* bit i: steps of mode i; 0: all. Train includes global where the run
@@ -128,13 +129,18 @@ typedef struct sonde_rule {
     size_t tensor_size; /* of tensor->memory */
 
     sonde_err (*init)(sonde_rule_run *run, sonde_diag *diag); /* may be NULL */
-    /* The index of the need that the tensor answers, or SONDE_RULE_IGNORE. */
+    /* The index of the need that the tensor answers, or SONDE_RULE_IGNORE. May be NULL if
+     * there are no needs. Programs are no tensors here. */
     int (*wants)(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id);
     sonde_err (*bind)(sonde_rule_run *run, size_t i, sonde_diag *diag); /* may be NULL */
     /* Passes raw values, sketches and hashes; NULL or 0 for those that were not seen.
      * Vital signs are passed to step. May be NULL. */
     void (*observe)(sonde_rule_run *run, sonde_rule_tensor *tensor,
                     const sonde_observation *observation);
+    /* Is called for each new program of a mode that the rule judges, before step. The
+     * program lives until the next one of its mode. A rule without needs that has it is
+     * called at these steps alone. May be NULL. */
+    void (*program)(sonde_rule_run *run, const sonde_program *program);
     void (*step)(sonde_rule_run *run); /* may be NULL */
     /* While a run is followed: seconds since the last new step. May be NULL. */
     void (*idle)(sonde_rule_run *run, double seconds);
@@ -202,6 +208,11 @@ SONDE_API bool sonde_rule_selected(const sonde_rule_run *run, uint32_t id, bool 
 SONDE_API size_t sonde_rule_find(sonde_rule_run *run, const char *prefix,
                                  const char *name);
 
+/* The program in force of a mode (SONDE_MODE_GLOBAL: of steps without modes); NULL: none
+ * so far. */
+SONDE_API const sonde_program *sonde_rule_program(const sonde_rule_run *run,
+                                                  sonde_mode mode);
+
 /* --- what a rule can report --------------------------------------------------------- */
 
 /* As the index of a tensor: the finding is about the whole run. */
@@ -214,6 +225,13 @@ SONDE_API size_t sonde_rule_find(sonde_rule_run *run, const char *prefix,
  */
 SONDE_API bool sonde_rule_found(sonde_rule_run *run, size_t i, sonde_severity severity,
                                 const char *statistic, double value, double threshold);
+/*
+ * The same for a tensor by its name ("": none) and a line of the user's source: there is
+ * one finding for each. The line of other findings is looked up in the programs in force.
+ */
+SONDE_API bool sonde_rule_found_at(sonde_rule_run *run, const char *tensor,
+                                   sonde_place place, sonde_severity severity,
+                                   const char *statistic, double value, double threshold);
 /* The message, one sentence; advice NULL: that of the rule. */
 SONDE_API void sonde_rule_say(sonde_rule_run *run, const char *advice, const char *fmt,
                               ...) SONDE_PRINTF(3, 4);

@@ -70,8 +70,8 @@ SONDE_API void sonde_rule_file_close(sonde_rule_file *file);
  * Something that is wrong. There is one finding for a rule and a tensor; it can last, or
  * recur. Its severity can rise: a note becomes a warning or an error if training, which
  * went well, goes badly later. It never falls; once training goes well again, or the
- * tensor has recovered, a warning or an error is resolved. id is the XXH3 of rule, tensor
- * and first step, so it does not depend on who judges the run, or when.
+ * tensor has recovered, a warning or an error is resolved. id is the XXH3 of rule, tensor,
+ * first step and the line that a rule gave, so it does not depend on who judges the run, or when.
  *
  * because_of groups findings with one cause: where a value is not finite, what begins
  * while it lasts follows from the finding of NonFinite that names its source. A rule that
@@ -96,6 +96,8 @@ typedef struct sonde_finding {
     sonde_severity raised_from; /* the severity before it rose */
     int64_t raised_step;        /* global, at which it rose; 0: it never did */
     int64_t resolved_step;      /* global, since which it is resolved; 0: it is not */
+    /* The line of the user's program, relative to its root; file "": unknown. */
+    sonde_place place;
 } sonde_finding;
 
 /* The finding as one JSON object without a newline, as in findings/<rule>.jsonl. Returns
@@ -103,10 +105,10 @@ typedef struct sonde_finding {
 SONDE_API size_t sonde_finding_json(const sonde_finding *finding, char *buf, size_t size);
 
 /*
- * The order in which people should read findings: faults of the data and the setup, what
- * broke first, what follows from that, and doubts about the hardware; worse before
- * better within these, and notes last. sort reorders in place; false if memory runs out.
- * first returns the index of the one to look at first; 0 of an empty list.
+ * The order in which people should read findings: by step, causes before the signs that
+ * show only later and doubts about the hardware; then what follows from others, notes, and
+ * what is resolved. sort reorders in place; false if memory runs out. first returns the
+ * index of the one to look at first; 0 of an empty list.
  */
 SONDE_API bool sonde_findings_sort(sonde_finding *findings, size_t count);
 SONDE_API size_t sonde_findings_first(const sonde_finding *findings, size_t count);
@@ -195,6 +197,44 @@ SONDE_API void sonde_rules_account(const sonde_rules *rules, size_t i,
 
 /* The run has ended: rules report what they can only know then. */
 SONDE_API void sonde_rules_finish(sonde_rules *rules);
+
+/* --- the verdict -------------------------------------------------------------------- */
+
+/* What all findings say. A finding stands until it is resolved. */
+typedef enum sonde_verdict_word {
+    SONDE_VERDICT_NOT_JUDGED = 0, /* no rule had the data it needs */
+    SONDE_VERDICT_NOTHING = 1,    /* no finding stands */
+    SONDE_VERDICT_DOUBTFUL = 2,   /* a warning or a note stands, and no error */
+    SONDE_VERDICT_WRONG = 3       /* an error stands */
+} sonde_verdict_word;
+/* "not judged", "nothing found", "doubtful", "wrong" */
+SONDE_API const char *sonde_verdict_name(sonde_verdict_word word);
+
+typedef struct sonde_verdict {
+    sonde_verdict_word word;
+    const sonde_finding *headline; /* the earliest cause that stands, borrowed until the
+                                      next step; NULL: none */
+    size_t after;                  /* findings that stand and follow from it */
+    size_t standing[SONDE_SEVERITY_ERROR + 1]; /* findings, by severity */
+    size_t others[SONDE_SEVERITY_ERROR + 1];   /* of these, causes beside the headline */
+    size_t following;                          /* of these, those that follow */
+    size_t resolved;                           /* findings that do not stand */
+    size_t rules;                              /* that had the data they need */
+    size_t lacking;                            /* that had not */
+    uint64_t steps;                            /* with evidence */
+    int64_t first_step, last_step;             /* global, that the rules were shown */
+    char lacked[256]; /* what most rules without data lacked: "no labels, no images" */
+} sonde_verdict;
+
+/* Zeros for NULL. Cost: a pass over rules and findings. */
+SONDE_API sonde_verdict sonde_rules_verdict(const sonde_rules *rules);
+/* The verdict as a line without a newline: the word, then the headline and what follows
+ * from it, or by how many rules nothing was found and what others lacked. Returns its
+ * length, 0 if memory runs out; buf gets as much as fits, NUL-terminated. */
+SONDE_API size_t sonde_verdict_text(const sonde_verdict *verdict, char *buf, size_t size);
+/* When a finding began, in the same way: "training step 105 (step 305)"; "step 305" where
+ * the two are the same, and in programs without modes. */
+SONDE_API size_t sonde_finding_when(const sonde_finding *finding, char *buf, size_t size);
 
 /* --- when rules look ---------------------------------------------------------------- */
 

@@ -21,6 +21,7 @@
 #include <sonde/options.h>
 #include <sonde/outfeed.h>
 #include <sonde/print.h>
+#include <sonde/program.h>
 #include <sonde/recorder.h>
 #include <sonde/reduction.h>
 #include <sonde/rule.h>

@@ -21,6 +21,7 @@
 #include <sonde/alloc.h>
 #include <sonde/options.h>
 #include <sonde/catalogue.h>
+#include <sonde/program.h>
 #include <sonde/reduction.h>
 #include <sonde/sketch.h>
 #include <sonde/stats.h>
@@ -234,6 +235,16 @@ SONDE_API SONDE_CHECKED sonde_err sonde_trial_reduce(sonde_trial *trial, uint32_
 SONDE_API SONDE_CHECKED sonde_err sonde_trial_vitals_series(
     sonde_trial *trial, uint32_t id, sonde_mode mode, int worker, int64_t begin,
     int64_t end, int64_t **steps, sonde_vitals **vitals, size_t *count, sonde_diag *diag);
+
+/*
+ * Gets the program in force at a step of a mode, as the mode counts it (-1: the last):
+ * that of the last step up to this one that recorded one. *out is new; free it with
+ * sonde_program_destroy. SONDE_ENOTFOUND: none is recorded. SONDE_EFORMAT: its text is
+ * damaged.
+ */
+SONDE_API SONDE_CHECKED sonde_err sonde_trial_program(sonde_trial *trial, sonde_mode mode,
+                                                      int64_t step, sonde_program **out,
+                                                      sonde_diag *diag);
 
 /* --- all of it, in order ---------------------------------------------------------- */
 

@@ -58,6 +58,7 @@
 
 #include <sonde/options.h>
 #include <sonde/hook.h>
+#include <sonde/program.h>
 #include <sonde/rules.h>
 
 #ifdef __cplusplus
@@ -219,6 +220,16 @@ SONDE_API void sonde_watch_see_vitals(sonde_watch *watch, uint32_t slot,
 /* Records a number as sonde_hook_scalar does; does nothing without a hook. */
 SONDE_API SONDE_CHECKED sonde_err sonde_watch_scalar(sonde_watch *watch, const char *name,
                                                      double value, sonde_diag *diag);
+/*
+ * From the current step on, this is the program of its mode (<sonde/program.h>): the hook
+ * records its text as the tensor program/<mode>, whatever is saved, and the rules read it.
+ * A program that holds already does nothing. SONDE_ESTATE: outside of a step, or the step
+ * has another program already; SONDE_EINVAL: it is of another mode than the step. Cost: a
+ * few milliseconds for 1,000 operations; call it when the steps change.
+ */
+SONDE_API SONDE_CHECKED sonde_err sonde_watch_program(sonde_watch *watch,
+                                                      const sonde_program *program,
+                                                      sonde_diag *diag);
 /* Ends the step: the rules judge it, and readers of the run see it. */
 SONDE_API void sonde_watch_end_step(sonde_watch *watch);
 /*

@@ -49,18 +49,20 @@ static PyObject *step_or_none(int64_t step)
 
 PyObject *sonde__python_finding(const sonde_finding *f)
 {
-    char id[24], cause[24];
+    char id[24], cause[24], place[4200];
 
     (void)PyOS_snprintf(id, sizeof id, "%016llx", (unsigned long long)f->id);
     (void)PyOS_snprintf(cause, sizeof cause, "%016llx",
                         (unsigned long long)f->because_of);
+    (void)sonde_program_place_text(NULL, f->place, place, sizeof place);
     return Py_BuildValue(
-        "(ssssLLLKsddssszzNN)", f->rule, sonde_severity_name(f->severity), f->tensor,
+        "(ssssLLLKsddssszzNNz)", f->rule, sonde_severity_name(f->severity), f->tensor,
         sonde_mode_name(f->mode), (long long)f->step, (long long)f->mode_step,
         (long long)f->last_step, (unsigned long long)f->steps, f->statistic, f->value,
         f->threshold, f->message, f->advice, id, f->because_of != 0 ? cause : NULL,
         f->raised_step > 0 ? sonde_severity_name(f->raised_from) : NULL,
-        step_or_none(f->raised_step), step_or_none(f->resolved_step));
+        step_or_none(f->raised_step), step_or_none(f->resolved_step),
+        place[0] != '\0' ? place : NULL);
 }
 
 PyObject *sonde__python_findings(sonde_rules *rules)

@@ -4,7 +4,7 @@
  * A module is known by its address and a weak reference. Its tensors are numbered from 0
  * in each forward pass of a root: a module that is called again counts on. A tensor's slot
  * is declared when it is seen first. A container returns the tensor that its last module
- * returned: it is shown once.
+ * returned: it is shown once; as the output of a root, which has its own role, once more.
  *
  * Module 0 is the program itself: its inputs are those of the roots.
  */
@@ -236,6 +236,13 @@ static bool show(sonde__python_watch *self, size_t index, sonde__python_way way,
     return found >= 0 || sonde__python_count_fault(self);
 }
 
+/* Whether what a module returns is the output of the program. */
+static bool is_whole(const sonde__python_watch *self, size_t index)
+{
+    return self->inside == 1 && self->modules[index].part_of == 0 &&
+           sonde__python_is_root(self, index);
+}
+
 static bool show_tensor(sonde__python_watch *self, size_t index, sonde__python_way way,
                         PyObject *tensor)
 {
@@ -245,9 +252,12 @@ static bool show_tensor(sonde__python_watch *self, size_t index, sonde__python_w
         return show(self, index, SONDE__PYTHON_INTEGERS,
                     self->modules[index].next[SONDE__PYTHON_INTEGERS]++, tensor);
     }
-    if (!sonde__python_is_float(tensor) ||
-        (way == SONDE__PYTHON_OUTPUT && tensor == self->last_output)) {
+    if (!sonde__python_is_float(tensor)) {
         return true;
+    }
+    if (way == SONDE__PYTHON_OUTPUT && tensor == self->last_output) {
+        return self->only_checks || !is_whole(self, index) ||
+               show(self, index, way, self->modules[index].next[way]++, tensor);
     }
     if (way == SONDE__PYTHON_OUTPUT) {
         keep(&self->last_output, tensor);

@@ -10,6 +10,9 @@
 #include "extension/python_watch.h"
 
 enum { LOOKS = 16 };
+/* Backward passes of a step, since an optimizer stepped, at which the hooks are told; 10
+ * where no optimizer is known, for gradients are accumulated over more. */
+enum { MANY = 100, MANY_ALONE = 10 };
 
 struct sonde__python_loss {
     PyObject *code; /* a reference */
@@ -145,8 +148,10 @@ void sonde__python_free_losses(sonde__python_watch *self)
 
 typedef struct backward {
     PyObject_HEAD PyObject *plain; /* torch.autograd.backward */
-    PyObject *method;              /* the code of torch.Tensor.backward, which calls it */
-    PyObject *watches;             /* a list */
+    PyObject
+        *methods; /* a tuple: the code of torch.Tensor.backward, which calls it, and of
+                          what calls that in its turn */
+    PyObject *watches; /* a list */
     bool scaled; /* a loss may have been scaled, and know the one that it was made of */
 } backward;
 
@@ -165,17 +170,17 @@ static bool find_caller(const backward *self, PyObject **frame, PyObject **code,
     }
     Py_INCREF(*frame);
     *code = (PyObject *)PyFrame_GetCode((PyFrameObject *)*frame);
-    if (*code == self->method) {
+    while (PySequence_Contains(self->methods, *code) == 1) {
         PyObject *outer = PyObject_GetAttrString(*frame, "f_back");
 
-        if (outer != NULL && outer != Py_None) {
-            Py_DECREF(*frame);
-            Py_DECREF(*code);
-            *frame = outer;
-            *code = (PyObject *)PyFrame_GetCode((PyFrameObject *)outer);
-        } else {
+        if (outer == NULL || outer == Py_None) {
             Py_XDECREF(outer);
+            break;
         }
+        Py_DECREF(*frame);
+        Py_DECREF(*code);
+        *frame = outer;
+        *code = (PyObject *)PyFrame_GetCode((PyFrameObject *)outer);
     }
     number = PyObject_GetAttrString(*frame, "f_lasti");
     *instruction = number != NULL ? PyLong_AsLong(number) : 0;
@@ -227,6 +232,8 @@ static bool put_off_loss(const backward *self, sonde__python_watch *watch,
     bool good = false;
 
     if (find_caller(self, &frame, &code, &instruction)) {
+        sonde__python_outline(watch, SONDE__PYTHON_BACKWARD,
+                              (uintptr_t)code + (uintptr_t)instruction);
         good = find_loss(watch, code, instruction, frame, root, tensor, &slot) &&
                (!sonde__python_is_due(watch, slot) ||
                 sonde__python_put_off(watch, slot, tensor, SONDE__PYTHON_ALONE) > 0);
@@ -264,6 +271,8 @@ static bool show_loss(const backward *self, sonde__python_watch *watch, PyObject
         return true;
     }
     if (find_caller(self, &frame, &code, &instruction)) {
+        sonde__python_outline(watch, SONDE__PYTHON_BACKWARD,
+                              (uintptr_t)code + (uintptr_t)instruction);
         good = find_loss(watch, code, instruction, frame, root, held, &slot);
         if (good) {
             sonde__python_keep(watch, slot, &view);
@@ -298,6 +307,20 @@ static bool is_from_here(const backward *self)
     return false;
 }
 
+/* Tells the hooks of a step that does not end. */
+static bool count_pass(sonde__python_watch *watch)
+{
+    PyObject *done = NULL;
+
+    watch->passes++;
+    if (watch->passes != (watch->optimizer_count == 0 ? MANY_ALONE : MANY)) {
+        return true;
+    }
+    done = PyObject_CallMethod(watch->hooks, "never_steps", "I", watch->passes);
+    Py_XDECREF(done);
+    return done != NULL;
+}
+
 static bool show_losses(const backward *self, PyObject *tensors)
 {
     PyObject *root = tensors;
@@ -322,8 +345,9 @@ static bool show_losses(const backward *self, PyObject *tensors)
             continue;
         }
         watch->went_back = true;
-        good = good && (show_loss(self, watch, tensors, root) ||
+        good = good && ((count_pass(watch) && show_loss(self, watch, tensors, root)) ||
                         sonde__python_count_fault(watch));
+        good = good && sonde__python_program_tell(watch, "backward", root, NULL);
     }
     Py_DECREF(tensors);
     return good;
@@ -336,6 +360,10 @@ static bool look_again(const backward *self)
         sonde__python_watch *watch =
             (sonde__python_watch *)PyList_GetItem(self->watches, i);
 
+        if (is_in_step(watch) &&
+            !sonde__python_program_tell(watch, "went_back", NULL, NULL)) {
+            return false;
+        }
         if (watch->cleared_count > 0 && watch->went_back && is_in_step(watch) &&
             !sonde__python_see_cleared(watch) && !sonde__python_count_fault(watch)) {
             return false;
@@ -367,17 +395,18 @@ static PyObject *backward_call(PyObject *object, PyObject *arguments, PyObject *
 static PyObject *backward_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
 {
     allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
-    PyObject *plain = NULL, *method = NULL, *watches = NULL;
+    PyObject *plain = NULL, *methods = NULL, *watches = NULL;
     backward *self = NULL;
 
     (void)keywords;
-    if (!PyArg_ParseTuple(arguments, "OOO!", &plain, &method, &PyList_Type, &watches)) {
+    if (!PyArg_ParseTuple(arguments, "OO!O!", &plain, &PyTuple_Type, &methods,
+                          &PyList_Type, &watches)) {
         return NULL;
     }
     self = (backward *)allocate(type, 0);
     if (self != NULL) {
         self->plain = Py_NewRef(plain);
-        self->method = Py_NewRef(method);
+        self->methods = Py_NewRef(methods);
         self->watches = Py_NewRef(watches);
     }
     return (PyObject *)self;
@@ -390,7 +419,7 @@ static void backward_dealloc(PyObject *object)
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
 
     Py_XDECREF(self->plain);
-    Py_XDECREF(self->method);
+    Py_XDECREF(self->methods);
     Py_XDECREF(self->watches);
     release(object);
     Py_DECREF((PyObject *)type);

@@ -41,6 +41,7 @@ struct sonde__python_parameter {
     PyObject *owner, *key; /* the dictionary of its module, and its key there */
     uint32_t slots[SLOTS];
     size_t player; /* the optimizer that holds it */
+    long version;  /* at the start of the step, where no optimizer is known */
     kept *state;
 };
 
@@ -101,6 +102,20 @@ PyObject *sonde__python_add_parameter(PyObject *watch, PyObject *arguments)
         added->slots[i] = slots[i] < 0 ? SONDE__PYTHON_NO_SLOT : (uint32_t)slots[i];
     }
     return PyLong_FromSize_t(self->parameter_count++);
+}
+
+PyObject *sonde__python_set_holder(PyObject *watch, PyObject *arguments)
+{
+    sonde__python_watch *self = (sonde__python_watch *)watch;
+    Py_ssize_t index = 0, player = 0;
+
+    if (!PyArg_ParseTuple(arguments, "nn", &index, &player)) {
+        return NULL;
+    }
+    if (index >= 0 && (size_t)index < self->parameter_count && player >= 0) {
+        self->parameters[index].player = (size_t)player;
+    }
+    Py_RETURN_NONE;
 }
 
 void sonde__python_forget_parameters(sonde__python_watch *self)
@@ -231,6 +246,36 @@ bool sonde__python_see_parameters(sonde__python_watch *self, unsigned kinds)
     sonde__python_unlock(self);
     release_gathered(self, n);
     return good;
+}
+
+/* --- changes by the program itself -------------------------------------------------- */
+
+/* How often a parameter that has a gradient was changed in place; -1: it has none. */
+static long version_of(const sonde__python_parameter *parameter)
+{
+    PyObject *value = parameter->slots[GRADIENT] != SONDE__PYTHON_NO_SLOT
+                          ? PyDict_GetItemWithError(parameter->owner, parameter->key)
+                          : NULL;
+
+    PyErr_Clear();
+    return value != NULL ? sonde__python_version(value) : -1;
+}
+
+void sonde__python_note_versions(sonde__python_watch *self)
+{
+    for (size_t i = 0; i < self->parameter_count; i++) {
+        self->parameters[i].version = version_of(&self->parameters[i]);
+    }
+}
+
+bool sonde__python_have_moved(const sonde__python_watch *self)
+{
+    for (size_t i = 0; i < self->parameter_count; i++) {
+        if (version_of(&self->parameters[i]) != self->parameters[i].version) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* --- gradients ---------------------------------------------------------------------- */

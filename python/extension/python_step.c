@@ -3,8 +3,10 @@
  *
  * A step of training begins with the forward pass of a root in training mode with
  * gradients enabled, and ends when every optimizer has stepped; several backward passes
- * before that are micro-batches of one step. A forward pass in evaluation mode is a step
- * of mode eval. What is due, the watch decides; a slot that is not costs a byte load.
+ * before that are micro-batches of one step. A forward pass in evaluation mode, or without
+ * gradients, is a step of mode eval; it lasts until the next step, so that its loss belongs
+ * to it. The weights of the first step of training are those before it. What is due, the
+ * watch decides; a slot that is not costs a byte load.
  */
 #include "extension/python_watch.h"
 
@@ -75,10 +77,16 @@ bool sonde__python_begin(sonde__python_watch *self, int mode)
         return false;
     }
     self->mode = mode;
+    if (mode == SONDE_MODE_TRAIN && self->players != NULL && self->optimizer_count == 0) {
+        sonde__python_note_versions(self);
+    }
     self->steps++;
     self->thread = PyThread_get_thread_ident();
     self->started = true;
-    return true;
+    self->weighs = mode == SONDE_MODE_TRAIN && !self->weighed;
+    self->weighed = self->weighed || self->weighs;
+    return (!self->weighs || sonde__python_see_parameters(self, SONDE__PYTHON_WEIGHTS)) &&
+           sonde__python_program_begin(self, mode);
 }
 
 /* The forward pass is over. */
@@ -113,13 +121,14 @@ static void forget_players(sonde__python_watch *self)
     }
     self->stepped_count = 0;
     self->went_back = false;
+    self->passes = 0;
 }
 
 bool sonde__python_end(sonde__python_watch *self)
 {
-    unsigned kinds = SONDE__PYTHON_WEIGHTS | SONDE__PYTHON_BUFFERS;
+    unsigned kinds = SONDE__PYTHON_BUFFERS | (self->weighs ? 0 : SONDE__PYTHON_WEIGHTS);
     const bool judged = self->judged;
-    bool good = true;
+    bool good = true, recorded = true;
 
     if (self->mode < 0 || !sonde__python_is_live(self)) {
         return true;
@@ -134,16 +143,34 @@ bool sonde__python_end(sonde__python_watch *self)
     if (!judged) {
         good = sonde__python_see_parameters(self, kinds);
     }
+    recorded = sonde__python_program_end(self);
     forget_players(self);
     self->mode = -1;
     self->judged = false;
     if (good && !judged) {
         good = judge(self);
     }
-    return good && sonde__python_deliver(self);
+    return good && recorded && sonde__python_deliver(self);
 }
 
 /* --- forward ------------------------------------------------------------------------ */
+
+/* Whether a forward pass of this mode ends the step that is on: a program without an
+ * optimizer of PyTorch's has changed its parameters after a backward pass. */
+static bool ends_before(const sonde__python_watch *self, int mode)
+{
+    return self->mode != SONDE_MODE_TRAIN || mode != self->mode || self->judged ||
+           (self->went_back && self->players != NULL && self->optimizer_count == 0 &&
+            sonde__python_have_moved(self));
+}
+
+/* The mode of a forward pass without gradients of a model in training mode: of another
+ * thread than that of the steps, it belongs to none (-1). */
+static int mode_without_gradients(const sonde__python_watch *self)
+{
+    return !self->started || self->thread == PyThread_get_thread_ident() ? SONDE_MODE_EVAL
+                                                                         : -1;
+}
 
 /* The mode of a forward pass: -1: it belongs to no step, -2: an exception is set. */
 static int mode_of(const sonde__python_watch *self, PyObject *root)
@@ -166,7 +193,7 @@ static int mode_of(const sonde__python_watch *self, PyObject *root)
     Py_XDECREF(asked);
     yes = enabled != NULL ? PyObject_IsTrue(enabled) : -1;
     Py_XDECREF(enabled);
-    return yes < 0 ? -2 : yes > 0 ? SONDE_MODE_TRAIN : -1;
+    return yes < 0 ? -2 : yes > 0 ? SONDE_MODE_TRAIN : mode_without_gradients(self);
 }
 
 bool sonde__python_begin_root(sonde__python_watch *self, size_t index, PyObject *root,
@@ -180,9 +207,7 @@ bool sonde__python_begin_root(sonde__python_watch *self, size_t index, PyObject 
     if (mode < 0 || (mode != SONDE_MODE_TRAIN && self->mode == SONDE_MODE_TRAIN)) {
         return mode > -2; /* an evaluation between backward and step is not observed */
     }
-    if (self->inside == 0 &&
-        (self->mode != SONDE_MODE_TRAIN || mode != self->mode || self->judged) &&
-        !sonde__python_end(self)) {
+    if (self->inside == 0 && ends_before(self, mode) && !sonde__python_end(self)) {
         return false;
     }
     if (self->hooks == NULL) {
@@ -191,7 +216,12 @@ bool sonde__python_begin_root(sonde__python_watch *self, size_t index, PyObject 
     if (self->mode < 0 && !sonde__python_begin(self, mode)) {
         return false;
     }
-    self->inside++;
+    if (self->inside++ == 0) {
+        sonde__python_outline(self, SONDE__PYTHON_FORWARD, index);
+        if (!sonde__python_program_tell(self, "forward", root, inputs)) {
+            return false;
+        }
+    }
     self->only_checks = !sonde__python_are_due(self, FORWARD);
     if (self->only_checks && !are_checked(self)) {
         return true;
@@ -206,11 +236,10 @@ bool sonde__python_begin_root(sonde__python_watch *self, size_t index, PyObject 
 
 bool sonde__python_end_root(sonde__python_watch *self)
 {
-    if (self->inside == 0 || --self->inside > 0) {
-        return true;
+    if (self->inside > 0 && --self->inside == 0) {
+        hide_modules(self);
     }
-    hide_modules(self);
-    return self->mode == SONDE_MODE_TRAIN || sonde__python_end(self);
+    return true;
 }
 
 bool sonde__python_before_root(sonde__python_watch *self, const sonde__python_hook *hook,
@@ -262,8 +291,8 @@ static bool see_before_step(sonde__python_watch *self, size_t player, bool closu
     if (!closure && self->optimizer_count == 1 && self->late_count > 0) {
         sonde__python_finish_late(self);
     }
-    if (!closure && self->optimizer_count == 1 && sonde__python_is_live(self) &&
-        !sonde__python_are_due(self, AFTER)) {
+    if (!closure && self->optimizer_count == 1 && !self->programs.on &&
+        sonde__python_is_live(self) && !sonde__python_are_due(self, AFTER)) {
         self->judged = true;
         return judge(self);
     }
@@ -286,11 +315,18 @@ bool sonde__python_before_step(sonde__python_watch *self, const sonde__python_ho
     if (self->hooks == NULL) {
         return true; /* closed by on_finding */
     }
-    if (self->mode != SONDE_MODE_TRAIN && !sonde__python_begin(self, SONDE_MODE_TRAIN)) {
+    if (self->mode != SONDE_MODE_TRAIN &&
+        !(sonde__python_end(self) &&
+          (self->hooks == NULL || sonde__python_begin(self, SONDE_MODE_TRAIN)))) {
         return false;
     }
+    if (self->hooks == NULL) {
+        return true;
+    }
+    sonde__python_outline(self, SONDE__PYTHON_STEP, hook->number);
     return self->judged ||
-           see_before_step(self, hook->number, has_closure(optimizer, given, options));
+           (see_before_step(self, hook->number, has_closure(optimizer, given, options)) &&
+            sonde__python_program_tell(self, "step", optimizer, NULL));
 }
 
 bool sonde__python_after_step(sonde__python_watch *self, const sonde__python_hook *hook,
@@ -305,8 +341,12 @@ bool sonde__python_after_step(sonde__python_watch *self, const sonde__python_hoo
     if (self->mode != SONDE_MODE_TRAIN || self->players == NULL) {
         return true;
     }
+    if (!sonde__python_program_tell(self, "stepped", NULL, NULL)) {
+        return false;
+    }
     self->stepped_count += !self->players[hook->number].stepped;
     self->players[hook->number].stepped = true;
+    self->passes = 0;
     if (sonde__python_are_due(self, 1U << SONDE_ROLE_OPTIMIZER) &&
         !sonde__python_see_state(self, optimizer)) {
         return false;

@@ -259,6 +259,40 @@ static PyObject *trial_steps(PyObject *object, PyObject *arguments)
     return new_array(SONDE_I64, steps, count);
 }
 
+PyDoc_STRVAR(program_doc,
+             "program(mode, step)\n--\n\n"
+             "The JSON text of the program in force at a step of a mode, -1: "
+             "the last; None if none is recorded.");
+
+static PyObject *trial_program(PyObject *object, PyObject *arguments)
+{
+    const char *mode_name = NULL;
+    sonde_mode mode = SONDE_MODE_TRAIN;
+    sonde_program *program = NULL;
+    PyObject *result = NULL;
+    sonde_diag diag = {0};
+    char *text = NULL;
+    size_t length = 0;
+    long long step = 0;
+
+    if (!PyArg_ParseTuple(arguments, "sL", &mode_name, &step) ||
+        !find_mode(mode_name, &mode)) {
+        return NULL;
+    }
+    sonde_err err = sonde_trial_program(trial_of(object), mode, step, &program, &diag);
+    if (err == SONDE_ENOTFOUND) {
+        Py_RETURN_NONE;
+    }
+    if (err == SONDE_OK) {
+        err = sonde_program_text(program, &text, &length, &diag);
+    }
+    result = err == SONDE_OK ? PyUnicode_DecodeUTF8(text, (Py_ssize_t)length, "replace")
+                             : sonde__python_raise(&diag);
+    sonde_release(text);
+    sonde_program_destroy(program);
+    return result;
+}
+
 /* --- values ------------------------------------------------------------------------- */
 
 PyDoc_STRVAR(value_doc,
@@ -685,6 +719,7 @@ static PyMethodDef methods[] = {
     {"describe", trial_describe, METH_NOARGS, describe_doc},
     {"tensors", trial_tensors, METH_VARARGS, tensors_doc},
     {"steps", trial_steps, METH_VARARGS, steps_doc},
+    {"program", trial_program, METH_VARARGS, program_doc},
     {"value", trial_value, METH_VARARGS, value_doc},
     {"vitals", trial_vitals, METH_VARARGS, vitals_doc},
     {"series", trial_series, METH_VARARGS, series_doc},

@@ -180,6 +180,9 @@ static sonde_err shut(python_watch *self, sonde_run_end reason, const char *text
 /* Drops the hooks and what they declared. */
 static void drop_hooks(python_watch *self)
 {
+    if (self->hooks != NULL && !sonde__python_program_drop(self)) {
+        PyErr_Clear();
+    }
     sonde__python_forget_parameters(self);
     sonde__python_free_modules(self);
     sonde__python_free_losses(self);
@@ -336,24 +339,71 @@ PyDoc_STRVAR(attach_doc,
              "hooks declares what is seen first; a step ends when all of so many "
              "optimizers have stepped.");
 
+/* So many optimizers, none of which has stepped. Where none is known, gradients are seen
+ * after each backward pass. */
+static bool set_players(python_watch *self, Py_ssize_t count)
+{
+    sonde__python_player *players = PyMem_Calloc((size_t)count + 1, sizeof *players);
+
+    if (players == NULL) {
+        (void)PyErr_NoMemory();
+        return false;
+    }
+    PyMem_Free(self->players);
+    self->players = players;
+    self->optimizer_count = (size_t)count;
+    self->stepped_count = self->cleared_count = 0;
+    if (count == 0) {
+        sonde__python_set_cleared(self, 0, true);
+    }
+    return true;
+}
+
 static PyObject *watch_attach(PyObject *object, PyObject *arguments)
 {
     python_watch *self = (python_watch *)object;
     PyObject *hooks = NULL, *tensor_type = NULL;
     Py_ssize_t count = 0;
 
-    if (!PyArg_ParseTuple(arguments, "OnO", &hooks, &count, &tensor_type)) {
+    if (!PyArg_ParseTuple(arguments, "OnO", &hooks, &count, &tensor_type) ||
+        !set_players(self, count)) {
         return NULL;
     }
-    self->players = PyMem_Calloc((size_t)count + 1, sizeof *self->players);
-    if (self->players == NULL) {
-        return PyErr_NoMemory();
-    }
     sonde__python_set_tensor_type(tensor_type);
-    self->optimizer_count = (size_t)count;
     self->hooks = Py_NewRef(hooks);
     Py_RETURN_NONE;
 }
+
+PyDoc_STRVAR(
+    set_optimizers_doc,
+    "set_optimizers(count, stepped)\n--\n\n"
+    "From now on a step ends when all of so many optimizers have stepped; of the step "
+    "that is on, the first `stepped` of them have.");
+
+static PyObject *watch_set_optimizers(PyObject *object, PyObject *arguments)
+{
+    python_watch *self = (python_watch *)object;
+    Py_ssize_t count = 0, stepped = 0;
+
+    if (!PyArg_ParseTuple(arguments, "nn", &count, &stepped)) {
+        return NULL;
+    }
+    if (self->players == NULL || count < 0 || stepped < 0 || stepped > count) {
+        return sonde__python_bad_value(
+            "set_optimizers", "a count, while hooks are installed", "another call");
+    }
+    if (!set_players(self, count)) {
+        return NULL;
+    }
+    for (Py_ssize_t i = 1; i <= stepped; i++) {
+        self->players[i].stepped = true;
+    }
+    self->stepped_count = (size_t)stepped;
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(set_holder_doc, "set_holder(parameter, optimizer)\n--\n\n"
+                             "The number of the optimizer that holds a parameter.");
 
 PyDoc_STRVAR(detach_doc, "detach()\n--\n\nDrops the hooks and what they declared.");
 
@@ -635,6 +685,15 @@ PyDoc_STRVAR(note_cleared_doc,
              "note_cleared(optimizer, cleared)\n--\n\n"
              "Whether the gradients of an optimizer were cleared before its step.");
 
+PyDoc_STRVAR(look_for_doc,
+             "look_for(slot, evaluated)\n--\n\n"
+             "program.Programs shows this tensor when it is due; evaluated: "
+             "in evaluation alone.");
+PyDoc_STRVAR(note_doc,
+             "note(kind, number)\n--\n\n"
+             "What happens to gradients or a schedule belongs to the outline "
+             "of a step. 0: it is known, 1: it is recorded now, else its outline.");
+
 PyDoc_STRVAR(findings_doc, "findings()\n--\n\nAll findings so far, as tuples.");
 
 static PyObject *watch_findings(PyObject *object, PyObject *unused)
@@ -655,30 +714,26 @@ static PyObject *watch_findings(PyObject *object, PyObject *unused)
     return list;
 }
 
-PyDoc_STRVAR(judged_doc, "judged()\n--\n\n(rules that had their data, steps judged).");
+PyDoc_STRVAR(verdict_doc, "verdict()\n--\n\nThe verdict so far as (word, line).");
 
-static PyObject *watch_judged(PyObject *object, PyObject *unused)
+static PyObject *watch_verdict(PyObject *object, PyObject *unused)
 {
     python_watch *self = (python_watch *)object;
-    unsigned long long judged = 0, steps = 0;
+    char text[2048] = "";
 
     (void)unused;
     if (sonde__python_is_judging(self)) {
         return NULL;
     }
     if (self->rules == NULL || self->generation != sonde__python_generation()) {
-        return Py_BuildValue("(KK)", 0ULL, 0ULL);
+        return Py_BuildValue("(ss)", sonde_verdict_name(SONDE_VERDICT_NOT_JUDGED), text);
     }
     sonde__python_lock(self);
-    steps = sonde_rules_steps(self->rules);
-    for (size_t i = 0; i < sonde_rules_count(self->rules); i++) {
-        sonde_rule_account account;
-
-        sonde_rules_account(self->rules, i, &account);
-        judged += account.judged && account.steps > 0 ? 1 : 0;
-    }
+    const sonde_verdict verdict = sonde_rules_verdict(self->rules);
+    (void)sonde_verdict_text(&verdict, text, sizeof text);
     sonde__python_unlock(self);
-    return Py_BuildValue("(KK)", judged, steps);
+    return Py_BuildValue("(sN)", sonde_verdict_name(verdict.word),
+                         PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace"));
 }
 
 /* --- the type ----------------------------------------------------------------------- */
@@ -691,6 +746,8 @@ static PyMethodDef methods[] = {
     {"add_root", sonde__python_add_root, METH_VARARGS, add_root_doc},
     {"forget_parameters", watch_forget, METH_NOARGS, forget_doc},
     {"attach", watch_attach, METH_VARARGS, attach_doc},
+    {"set_optimizers", watch_set_optimizers, METH_VARARGS, set_optimizers_doc},
+    {"set_holder", sonde__python_set_holder, METH_VARARGS, set_holder_doc},
     {"detach", watch_detach, METH_NOARGS, detach_doc},
     {"hook", watch_hook, METH_VARARGS, hook_doc},
     {"begin", watch_begin, METH_O, begin_doc},
@@ -705,10 +762,14 @@ static PyMethodDef methods[] = {
     {"where", watch_where, METH_NOARGS, where_doc},
     {"set_device", sonde__python_set_device, METH_O, set_device_doc},
     {"return_to", sonde__python_return_to, METH_VARARGS, return_to_doc},
+    {"look_for", sonde__python_look_for, METH_VARARGS, look_for_doc},
+    {"program", sonde__python_record_program, METH_O,
+     "program(text)\n--\n\nThe JSON text of the program of the step that is on."},
+    {"note", sonde__python_note, METH_VARARGS, note_doc},
     {"note_cleared", sonde__python_note_cleared, METH_VARARGS, note_cleared_doc},
     {"vitals", watch_vitals, METH_O, vitals_doc},
     {"findings", watch_findings, METH_NOARGS, findings_doc},
-    {"judged", watch_judged, METH_NOARGS, judged_doc},
+    {"verdict", watch_verdict, METH_NOARGS, verdict_doc},
     {"close", watch_close, METH_VARARGS, close_doc},
     {NULL, NULL, 0, NULL},
 };

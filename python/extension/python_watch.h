@@ -7,6 +7,7 @@
  *     python_call.c       calls of modules, in place of torch.nn.Module._compiled_call_impl
  *     python_modules.c    which modules are watched
  *     python_forward.c    inputs and outputs of modules, and their gradients
+ *     python_program.c    which steps python/sonde/program records
  *     python_late.c       checks of these that wait for the loss
  *     python_loss.c       losses, in place of torch.autograd.backward
  *     python_hook.c       the objects that PyTorch calls
@@ -66,6 +67,24 @@ typedef struct sonde__python_player {
     bool early;   /* they were shown before they were clipped */
 } sonde__python_player;
 
+enum { SONDE__PYTHON_OUTLINES = 128, SONDE__PYTHON_NOTES = 32 };
+
+/* What python_program.c keeps; arrays are by mode. */
+typedef struct sonde__python_programs {
+    uint64_t outline[SONDE_MODE_COUNT]; /* of the step that is on, or is to come */
+    uint64_t known[SONDE__PYTHON_OUTLINES];
+    size_t known_count;
+    unsigned recorded[SONDE_MODE_COUNT]; /* steps */
+    bool wanted[SONDE_MODE_COUNT];       /* the next step is recorded */
+    bool on;                             /* the step that is on is recorded */
+    bool evaluated;                      /* since the last step of training */
+    uint64_t notes[SONDE__PYTHON_NOTES]; /* outlines after each event since then */
+    size_t note_count;
+    bool looking;                       /* the step that is on shows some of these */
+    uint32_t *slots;                    /* of tensors that are known from the program */
+    size_t slot_count, evaluated_count; /* the first ones are losses of evaluations */
+} sonde__python_programs;
+
 typedef struct sonde__python_watch {
     PyObject_HEAD sonde_watch *watch; /* NULL: closed */
     sonde_rules *rules;               /* NULL: none */
@@ -88,11 +107,14 @@ typedef struct sonde__python_watch {
     uint64_t steps;       /* that have begun */
     unsigned long thread; /* on which that step began */
     bool judged;          /* it was ended before its optimizer stepped */
+    bool weighed;         /* a step of training has begun, which showed the weights */
+    bool weighs;          /* it is the one that is on */
     int inside;           /* forward passes of roots that are on */
     size_t optimizer_count, stepped_count;
     sonde__python_player *players; /* optimizer_count + 1; NULL: no hooks */
     size_t cleared_count;          /* of these, those that are cleared */
     bool went_back;                /* a backward pass of this step has begun */
+    unsigned passes;               /* backward passes since an optimizer stepped */
 
     /* python_parameter.c */
     sonde__python_parameter *parameters;
@@ -124,6 +146,9 @@ typedef struct sonde__python_watch {
     sonde__python_number waiting[SONDE__PYTHON_WAITING];
     size_t waiting_count;
     PyObject *named; /* a list: losses of this step that the program showed; or NULL */
+
+    /* python_program.c */
+    sonde__python_programs programs;
 } sonde__python_watch;
 
 /* --- hooks -------------------------------------------------------------------------- */
@@ -225,6 +250,12 @@ PyObject *sonde__python_note_cleared(PyObject *watch, PyObject *arguments);
 /* --- parameters --------------------------------------------------------------------- */
 
 PyObject *sonde__python_add_parameter(PyObject *watch, PyObject *arguments);
+/* set_holder(parameter, optimizer): who holds a parameter from now on. */
+PyObject *sonde__python_set_holder(PyObject *watch, PyObject *arguments);
+/* Notes how often parameters were changed in place, for the next function. */
+void sonde__python_note_versions(sonde__python_watch *self);
+/* Whether a parameter that has a gradient was changed in place since. */
+bool sonde__python_have_moved(const sonde__python_watch *self);
 /* Shows weights, updates and buffers: of the given kinds those that are wanted. */
 bool sonde__python_see_parameters(sonde__python_watch *self, unsigned kinds);
 /* Shows the gradients of what an optimizer holds; with those of the first at a step, the
@@ -326,6 +357,23 @@ bool sonde__python_end_root(sonde__python_watch *self);
  * (optimizer, arguments, options). */
 sonde__python_action sonde__python_before_root, sonde__python_after_root,
     sonde__python_before_step, sonde__python_after_step;
+
+/* --- programs ----------------------------------------------------------------------- */
+
+/* Adds an event to the outline of the step that is on. */
+void sonde__python_outline(sonde__python_watch *self, uint64_t event, uint64_t detail);
+enum { SONDE__PYTHON_FORWARD = 1, SONDE__PYTHON_BACKWARD, SONDE__PYTHON_STEP };
+/* A step has begun, or ends: begins or ends its recording, if it is recorded. */
+bool sonde__python_program_begin(sonde__python_watch *self, int mode);
+bool sonde__python_program_end(sonde__python_watch *self);
+/* Calls a method of program.Programs if the step is recorded; more, and both, may be NULL. */
+bool sonde__python_program_tell(sonde__python_watch *self, const char *method,
+                                PyObject *subject, PyObject *more);
+/* Forgets everything, and a recording that is on. */
+bool sonde__python_program_drop(sonde__python_watch *self);
+PyObject *sonde__python_record_program(PyObject *watch, PyObject *text);
+PyObject *sonde__python_note(PyObject *watch, PyObject *arguments);
+PyObject *sonde__python_look_for(PyObject *watch, PyObject *arguments);
 
 /* --- losses ------------------------------------------------------------------------- */
 

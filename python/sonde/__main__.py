@@ -1,5 +1,6 @@
-"""python -m sonde: the command; and `python -m sonde run`, for programs written for smdebug or
-poptorch."""
+"""python -m sonde: the command; `python -m sonde watch` runs a program and watches it; `python -m
+sonde check` checks a program at its first training step; and `python -m sonde run` runs programs
+written for smdebug or poptorch."""
 
 import os
 import runpy
@@ -36,6 +37,11 @@ def run_program(arguments: list[str]) -> None:
     folders = compat_folders()
     os.environ["PYTHONPATH"] = os.pathsep.join(
         [*folders, *filter(None, [os.environ.get("PYTHONPATH")])])
+    run_script(arguments, folders)
+
+
+def run_script(arguments: list[str], folders: list[str]) -> None:
+    """Runs a script or, after -m, a module as Python would, with more folders of packages."""
     if arguments[0] == "-m":
         sys.argv = arguments[1:]
         sys.path[0:1] = [*folders, os.getcwd()]
@@ -52,6 +58,12 @@ def run_program(arguments: list[str]) -> None:
 def main() -> None:
     if sys.argv[1:2] == ["run"]:
         run_program(sys.argv[2:])
+    elif sys.argv[1:2] == ["watch"]:
+        from .launch import run
+        run(sys.argv[2:])
+    elif sys.argv[1:2] == ["check"]:
+        from .checking import command
+        sys.exit(command.run(sys.argv[2:], lambda arguments: run_script(arguments, [])))
     else:
         run_command(sys.argv[1:])
 

@@ -147,6 +147,12 @@ class Run:
         numpy = _numpy()
         return numpy.frombuffer(self._trial.steps(mode, tensor), dtype=numpy.int64)
 
+    def program(self, mode: str = "train", step: int = -1) -> dict[str, Any] | None:
+        """The program in force at a step of a mode (docs/program.md); None if none is
+        recorded. Keys at their default are left out."""
+        text = self._trial.program(mode, step)
+        return json.loads(text) if text is not None else None
+
     # --- values -------------------------------------------------------------------------
 
     def value(self, name: str, step: int = -1, *, mode: str = "global", worker: int = 0,
@@ -252,7 +258,8 @@ def _finding_of(row: dict[str, Any]) -> Finding:
                    row["mode_step"], row["last_step"], row["steps"], row["statistic"],
                    _number(row["value"]), _number(row["threshold"]), row["message"],
                    row["advice"], row["id"], row.get("because_of"), row.get("raised_from"),
-                   row.get("raised_step"), row.get("resolved_step"))
+                   row.get("raised_step"), row.get("resolved_step"),
+                   row.get("place"))
 
 
 def open(path: str | os.PathLike[str], *, begin: int = 0, end: int | None = None) -> Run:

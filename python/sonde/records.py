@@ -9,7 +9,10 @@ from typing import NamedTuple
 
 # In the order of sonde_role.
 ROLES = ("weight", "bias", "buffer", "gradient", "update", "optimizer", "loss", "input", "output",
-         "activation", "activation_gradient", "scalar", "other")
+         "activation", "activation_gradient", "scalar", "other", "program")
+
+
+_MODES = {"train": "training", "eval": "evaluation", "predict": "prediction"}
 
 
 class Finding(NamedTuple):
@@ -33,11 +36,19 @@ class Finding(NamedTuple):
     raised_from: str | None = None  # the severity before it rose
     raised_step: int | None = None  # global, at which it rose
     resolved_step: int | None = None  # global, since which it is resolved
+    place: str | None = None  # the line of the program: "train.py:41"
 
     def __str__(self) -> str:
         where = f" in {self.tensor}" if self.tensor else ""
-        return f"{self.severity}: {self.rule}{where} at step {self.step}: {self.message}" \
+        where += f" ({self.place})" if self.place else ""
+        return f"{self.severity}: {self.rule}{where} at {self._when()}: {self.message}" \
                f"{self._history()}"
+
+    def _when(self) -> str:
+        """As sonde_finding_when of <sonde/rules.h>."""
+        if self.mode not in _MODES or self.mode_step == self.step:
+            return f"step {self.step}"
+        return f"{_MODES[self.mode]} step {self.mode_step} (step {self.step})"
 
     def _history(self) -> str:
         raised = f" It was a {self.raised_from} until step {self.raised_step}." \
@@ -49,7 +60,7 @@ class Finding(NamedTuple):
         color = {"error": "#b3261e", "warning": "#8a5a00"}.get(self.severity, "#44546a")
         text = html.escape
         return (f'<div style="border-left:4px solid {color};padding:4px 12px">'
-                f"<b>{text(self.rule)}</b> {text(self.tensor)} <i>step {self.step}</i><br>"
+                f"<b>{text(self.rule)}</b> {text(self.tensor)} <i>{self._when()}</i><br>"
                 f"{text(self.message)}{text(self._history())}<br>"
                 f"<small>{text(self.advice)}</small></div>")
 

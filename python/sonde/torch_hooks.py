@@ -30,11 +30,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.compiler import is_compiling
-from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from . import _sonde
 from .device import is_elsewhere
 from .loss_places import Places
+from .optimizers import Following, given, stepping
+from .program import PASSING, Programs
 
 if TYPE_CHECKING:
     from .watching import Watch
@@ -43,7 +45,7 @@ FORWARD, BACKWARD, UPDATE = 1, 2, 3
 _watched: "weakref.WeakSet[torch.nn.Module]" = weakref.WeakSet()
 _plain_backward = torch.autograd.backward
 _cores: list[_sonde.Watch] = []  # that are shown losses
-_backward = _sonde.Backward(_plain_backward, torch.Tensor.backward.__code__, _cores)
+_backward = _sonde.Backward(_plain_backward, (torch.Tensor.backward.__code__, *PASSING), _cores)
 _calls = _sonde.Calls(_cores, is_compiling)
 
 
@@ -101,22 +103,6 @@ def _named_roots(model: Any) -> dict[str, torch.nn.Module]:
     return roots
 
 
-def _stepping(optimizer: Any) -> Any:
-    """The optimizer whose step takes hooks: a wrapper that did not call Optimizer.__init__, as
-    Opacus's DPOptimizer, is taken for the one that it wraps."""
-    seen = 0
-    while (isinstance(optimizer, torch.optim.Optimizer) and seen < 8
-           and not hasattr(optimizer, "_optimizer_step_pre_hooks")):
-        inner = [value for value in vars(optimizer).values()
-                 if isinstance(value, torch.optim.Optimizer)]
-        if len(inner) != 1:
-            raise _sonde.BadValueError(f"optimizer: {type(optimizer).__name__} has not called "
-                                       "Optimizer.__init__ (expected one that has, or that wraps "
-                                       "one)")
-        optimizer, seen = inner[0], seen + 1
-    return optimizer
-
-
 # --- mixed precision ------------------------------------------------------------------------
 
 _Scaler = torch.amp.GradScaler
@@ -133,6 +119,10 @@ def _scale(plain: Any) -> Any:
                 isinstance(outputs, torch.Tensor) and made is not outputs:
             made._sonde_loss = outputs.detach()
             _backward.scaled = True
+            for ref in list(_installed):
+                hooks = ref()
+                if hooks is not None and hooks.programs.on is not None:
+                    hooks.programs.scale = float(self.get_scale())
         return made
 
     scale._sonde = plain  # type: ignore[attr-defined]
@@ -169,6 +159,7 @@ def _clip(plain: Any) -> Any:
     def clip(parameters: Any, max_norm: float, total_norm: Any, *rest: Any, **options: Any) -> Any:
         if not isinstance(parameters, torch.Tensor):
             parameters = list(parameters)
+        _note("clip", 0, None, attributes={"max_norm": float(max_norm)})
         if type(total_norm) is torch.Tensor and total_norm.is_cpu and not is_compiling() and \
                 not math.isfinite(total_norm):
             for ref in list(_installed):
@@ -181,9 +172,80 @@ def _clip(plain: Any) -> Any:
     return clip
 
 
+# --- events of a program ------------------------------------------------------------------------
+
+
+def _note(kind: str, number: int, subject: Any, **attributes: Any) -> None:
+    """Shows the watches an event of a step."""
+    if is_compiling():
+        return
+    for ref in list(_installed):
+        hooks = ref()
+        outline = hooks.core.note(kind, number) if hooks is not None else 0
+        if outline:
+            try:
+                hooks.programs.remember(kind, outline, subject, **attributes)
+            except Exception as problem:  # the step goes on
+                hooks.watch._fault(problem)
+
+
+def _cleared(plain: Any) -> Any:
+    """zero_grad of optimizers and of modules."""
+
+    @functools.wraps(plain)
+    def zero_grad(self: Any, *arguments: Any, **options: Any) -> Any:
+        _note("zero_grad", isinstance(self, torch.nn.Module), self)
+        return plain(self, *arguments, **options)
+
+    zero_grad._sonde = plain  # type: ignore[attr-defined]
+    return zero_grad
+
+
+def _scheduled(plain: Any) -> Any:
+    """step of a scheduler, without that of its constructor."""
+
+    @functools.wraps(plain)
+    def step(self: Any, *arguments: Any, **options: Any) -> Any:
+        if not getattr(self, "_is_initial", False):
+            _note("scheduler", 0, self, attributes={"kind": type(self).__name__})
+        return plain(self, *arguments, **options)
+
+    step._sonde = plain  # type: ignore[attr-defined]
+    return step
+
+
+def _unscale(plain: Any) -> Any:
+    """GradScaler.unscale_."""
+
+    @functools.wraps(plain)
+    def unscale_(self: Any, optimizer: Any) -> Any:
+        _note("unscale", 0, optimizer)
+        return plain(self, optimizer)
+
+    unscale_._sonde = plain  # type: ignore[attr-defined]
+    return unscale_
+
+
+def _clip_values(plain: Any) -> Any:
+    """clip_grad_value_."""
+
+    @functools.wraps(plain)
+    def clip(parameters: Any, clip_value: float, *rest: Any, **options: Any) -> Any:
+        _note("clip", 1, None, attributes={"value": float(clip_value)})
+        return plain(parameters, clip_value, *rest, **options)
+
+    clip._sonde = plain  # type: ignore[attr-defined]
+    return clip
+
+
+_schedulers = torch.optim.lr_scheduler
 # Classes and modules, and the functions of theirs that are wrapped while a watch is installed.
 _WRAPPED = ((_Scaler, "scale", _scale), (_Scaler, "update", _update),
-            (torch.nn.utils.clip_grad, "_clip_grads_with_norm_", _clip))
+            (torch.nn.utils.clip_grad, "_clip_grads_with_norm_", _clip),
+            (torch.nn.utils, "clip_grad_value_", _clip_values),
+            (torch.optim.Optimizer, "zero_grad", _cleared), (torch.nn.Module, "zero_grad", _cleared),
+            (_Scaler, "unscale_", _unscale), (_schedulers.LRScheduler, "step", _scheduled),
+            (_schedulers.ReduceLROnPlateau, "step", _scheduled))
 
 
 class Hooks:
@@ -197,19 +259,20 @@ class Hooks:
         self.known: set[int] = set()  # modules, by id, while they are declared
         self.slots: dict[str, int] = {}  # of what C asked for, by name
         self.handles: list[Any] = []
+        self.stepping: list[Any] = []  # handles of the optimizers with which steps end
+        self.following: Following | None = None
         self.names: dict[int, str] = {}  # of parameters, by id, while hooks are installed
         self.holders: dict[int, int] = {}  # their optimizers' numbers, from 1, likewise
         self.parameters: list[str] = []  # their names, in the order of C
         self.places = Places()  # where backward is called
+        self.loss_name = ""  # of the last backward pass that asked for it
+        self.programs = Programs(self)
         self.scalers: list[weakref.ref[Any]] = []  # that the program gave
-        optimizers = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else \
-            list(optimizer or [])
-        optimizers = [_stepping(one) for one in optimizers]
+        optimizers = [stepping(one) for one in given(optimizer)]
         roots = _named_roots(model)
+        self.root_refs = {name: weakref.ref(root) for name, root in roots.items()}
         self.core.add_module(None, False)
-        self.holders = {id(p): i for i, one in reversed(list(enumerate(optimizers, 1)))
-                        for group in getattr(one, "param_groups", ()) for p in group["params"]}
-        self.optimizers = set(map(id, optimizers))
+        self.set_holders(optimizers)
         self.declare(roots)
         self.check_optimizers(optimizers)
         if any(is_elsewhere(value) for root in roots.values() for value in root.parameters()):
@@ -221,10 +284,7 @@ class Hooks:
     def declare(self, roots: dict[str, torch.nn.Module]) -> None:
         known: set[int] = set()
         for prefix, root in roots.items():
-            plain = getattr(root, "_orig_mod", root)  # of torch.compile
-            plain = plain.module if isinstance(plain, (
-                torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)) else plain
-            for name, module in plain.named_modules():
+            for name, module in _inner(root).named_modules():
                 whole = ".".join(part for part in (prefix, name) if part)
                 if id(module) not in self.known:
                     self.known.add(id(module))
@@ -258,7 +318,8 @@ class Hooks:
             weight = add(whole, role, value, name, op, 0)
             gradient = update = -1
             if value.requires_grad:
-                gradient = add("gradient/" + whole, "gradient", value, name, op, BACKWARD)
+                gradient = add("gradient/" + whole, "gradient", value, name, op, BACKWARD,
+                               self.held_note(value))
                 if self.watch.every["updates"] >= 0 and not value.is_complex():
                     update = self.core.add_update(weight)
                     self.watch._slots["update/" + whole] = update
@@ -274,6 +335,12 @@ class Hooks:
                 self.parameters.append(whole)
                 self.core.add_parameter(_plain(module._buffers), key, -1, -1, -1, slot)
 
+    def held_note(self, parameter: torch.nn.Parameter) -> str:
+        """SONDE_NOTE_HELD of <sonde/catalogue.h>; "" if no optimizer has it, or if its note
+        says that it is a shard."""
+        number = self.holders.get(id(parameter), 0)
+        return f"for optimizer {number}" if number and not hasattr(parameter, "_local_tensor") else ""
+
     def check_optimizers(self, optimizers: list[Any]) -> None:
         for optimizer in optimizers:
             if not isinstance(optimizer, torch.optim.Optimizer):
@@ -288,17 +355,14 @@ class Hooks:
 
     def install(self, roots: dict[str, torch.nn.Module],
                 optimizers: list[torch.optim.Optimizer], scaler: Any) -> None:
-        hook = self.core.hook
         for root in roots.values():
             _watched.add(root)
             for part in _called(root):
                 self.add_parts(part, self.core.add_root(part, _is_compiled(part)))
-        self.roots = [weakref.ref(root) for root in roots.values()]
-        for i, optimizer in enumerate(optimizers, 1):
-            self.handles += [optimizer.register_step_pre_hook(hook("before_step", i)),
-                             optimizer.register_step_post_hook(hook("after_step", i))]
-        if roots and not optimizers:
-            self.handles.append(register_optimizer_step_post_hook(_Unknown(self)))
+        self.hook_optimizers(optimizers)
+        if roots:
+            self.following = Following(self, optimizers)
+            self.handles.append(register_optimizer_step_pre_hook(self.following))
         self.core.attach(self, len(optimizers), torch.Tensor)
         _cores.append(self.core)
         torch.autograd.backward = _backward
@@ -310,6 +374,31 @@ class Hooks:
                     setattr(owner, name, wrap(getattr(owner, name)))
         if scaler is not None:
             self.wrap_scaler(scaler)
+
+    def set_holders(self, optimizers: list[Any]) -> None:
+        self.holders = {id(p): i for i, one in reversed(list(enumerate(optimizers, 1)))
+                        for group in getattr(one, "param_groups", ()) for p in group["params"]}
+        self.optimizers = set(map(id, optimizers))
+
+    def hook_optimizers(self, optimizers: list[torch.optim.Optimizer]) -> None:
+        hook = self.core.hook
+        self.optimizer_refs = [weakref.ref(one) for one in optimizers]
+        for i, optimizer in enumerate(optimizers, 1):
+            self.stepping += [optimizer.register_step_pre_hook(hook("before_step", i)),
+                              optimizer.register_step_post_hook(hook("after_step", i))]
+
+    def follow(self, optimizers: list[torch.optim.Optimizer], stepped: int = 0) -> None:
+        """From now on steps end with these optimizers; the one that is on, without the first
+        `stepped` of them."""
+        for handle in self.stepping:
+            handle.remove()
+        self.stepping = []
+        self.set_holders(optimizers)
+        self.core.set_optimizers(len(optimizers), stepped)
+        numbers = {name: i for i, name in enumerate(self.parameters)}
+        for key, name in self.names.items():
+            self.core.set_holder(numbers[name], self.holders.get(key, 0))
+        self.hook_optimizers(optimizers)
 
     def add_parts(self, root: torch.nn.Module, number: int) -> None:
         """A program may call the parts of a root alone: they are roots too, until the first
@@ -347,10 +436,10 @@ class Hooks:
                 self.core.see_unclipped(player)
 
     def remove(self) -> None:
-        for handle in self.handles:
+        for handle in self.handles + self.stepping:
             handle.remove()
-        self.handles = []
-        for ref in self.roots:
+        self.handles, self.stepping = [], []
+        for ref in self.root_refs.values():
             root = ref()
             if root is not None:
                 _watched.discard(root)
@@ -365,6 +454,23 @@ class Hooks:
         if not _cores and torch.nn.Module.__dict__.get("_compiled_call_impl") is _calls:
             torch.nn.Module._compiled_call_impl = None
         self.core.detach()
+
+    # --- for programs -----------------------------------------------------------------------
+
+    def named_roots(self) -> dict[str, torch.nn.Module]:
+        """The roots that live, without what torch.compile and replicas put around them."""
+        found = {name: ref() for name, ref in self.root_refs.items()}
+        return {name: _inner(root) for name, root in found.items() if root is not None}
+
+    def live_optimizers(self) -> list[Any]:
+        return [one for one in (ref() for ref in self.optimizer_refs) if one is not None]
+
+    def optimizer_number(self, optimizer: Any) -> int:
+        return next((i for i, ref in enumerate(self.optimizer_refs) if ref() is optimizer), -1)
+
+    def is_compiled(self) -> bool:
+        return any(root is not None and any(_is_compiled(part) for part in root.modules())
+                   for root in (ref() for ref in self.root_refs.values()))
 
     # --- called by C ----------------------------------------------------------------------
 
@@ -397,8 +503,8 @@ class Hooks:
 
     def declare_output(self, module: int, number: int, tensor: torch.Tensor) -> int:
         name, op = self.modules[module]
-        return self.slot(_output(name, number), "activation" if name else "output", tensor, name,
-                         op, FORWARD)
+        role = "output" if name in self.root_refs else "activation"
+        return self.slot(_output(name, number), role, tensor, name, op, FORWARD)
 
     def declare_gradient(self, module: int, number: int, tensor: torch.Tensor) -> int:
         name, op = self.modules[module]
@@ -422,7 +528,15 @@ class Hooks:
                                                                FORWARD)
             return self.watch._losses[name]
 
-        return self.places.find(frame, tensor, self.names, self.holders, again, declare)
+        found = self.places.find(frame, tensor, self.names, self.holders, again, declare)
+        self.loss_name = next((name for name, slot in self.watch._losses.items()
+                               if slot == found[0]), "")
+        return found
+
+    def never_steps(self, passes: int) -> None:
+        """A step has had so many backward passes, and no optimizer has stepped."""
+        if self.following is not None:
+            self.following.say_endless(passes)
 
     def tensors_in(self, value: Any) -> list[torch.Tensor]:
         return list(_tensors_in(value))
@@ -431,6 +545,13 @@ class Hooks:
         if name not in self.slots:
             self.slots[name] = self.watch._declare(name, *described)
         return self.slots[name]
+
+
+def _inner(root: torch.nn.Module) -> torch.nn.Module:
+    """A model without what torch.compile and replicas put around it."""
+    plain = getattr(root, "_orig_mod", root)
+    return plain.module if isinstance(plain, (
+        torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)) else plain
 
 
 def _called(root: torch.nn.Module) -> Iterator[torch.nn.Module]:
@@ -459,28 +580,6 @@ def _output(module: str, number: int) -> str:
     return f"{module}_output_{number}" if module else f"output_{number}"
 
 
-class _Unknown:
-    """Called after the step of any optimizer, where the program gave none: prints once that a step
-    goes on although one that holds the model's parameters has stepped."""
-
-    def __init__(self, hooks: Hooks):
-        self.hooks, self.seen = weakref.ref(hooks), {}
-
-    def __call__(self, optimizer: torch.optim.Optimizer, *rest: Any) -> None:
-        hooks = self.hooks()
-        if hooks is None or not hooks.core.state()[0]:
-            return
-        step, before = hooks.watch.step, self.seen.get(id(optimizer))
-        self.seen[id(optimizer)] = step
-        if step < 0 or before != step or not any(
-                id(p) in hooks.names for group in optimizer.param_groups for p in group["params"]):
-            return
-        self.hooks = lambda: None
-        print(f"sonde: {type(optimizer).__name__} changes the model and was not given to "
-              "sonde.watch: all its updates count as one step (expected sonde.watch(model, "
-              "optimizer), or watch.step_end() after each)", file=sys.stderr)
-
-
 class _Attribute:
     """A handle that takes an attribute off its object again."""
 
@@ -496,6 +595,7 @@ class _Attribute:
 def _forget(ref: "weakref.ref[Hooks]") -> None:
     hooks = ref()
     if hooks is not None:
+        hooks.names.clear()  # their addresses are used again
         hooks.core.forget_parameters()
 
 

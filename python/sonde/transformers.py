@@ -30,7 +30,7 @@ class SondeCallback(TrainerCallback):
                            **self.options)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **more: Any) -> None:
-        if self.watch is not None and self.watch.step >= 0:
+        if self.watch is not None and not self.watch.closed and self.watch.step >= 0:
             for name, value in (logs or {}).items():
                 if isinstance(value, (int, float)):
                     self.watch.scalar(name, value)

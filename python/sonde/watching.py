@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from . import _sonde
 from .records import ROLES, Finding, FindingError, Vitals
 from .rules import Rule, split
+from .run_folder import Folder, take
 
 if TYPE_CHECKING:
     import torch
@@ -37,8 +38,10 @@ KINDS = {"losses": ("loss",), "gradients": ("gradient",), "weights": ("weight", 
 EVERY = {"losses": 1, "gradients": 1, "weights": 0, "updates": 10, "buffers": 10,
          "optimizer": 0, "activations": 0}
 _LINES_PER_RULE = 3  # findings that are printed of one rule
+_NAME_MOST = 4096  # bytes of a name that is recorded
 
 _open: list["Watch"] = []
+before_watch: Callable[[], None] | None = None  # called by watch(), in a program that is launched
 
 
 def _intervals(every: int | Mapping[str, int] | None) -> dict[str, int]:
@@ -110,27 +113,35 @@ class Watch:
 
     def __init__(self, *, run: str | os.PathLike[str] | None, every: Any, save: Any,
                  rules: str | Rule | Sequence[str | Rule] | None, on_finding: Any, resume: str | None,
-                 rank: int | None, world: int | None):
+                 overwrite: bool, rank: int | None, world: int | None):
         rank, world = _worker(rank, world)
         if not (on_finding in ("log", "raise", None) or callable(on_finding)):
             raise _sonde.BadValueError(f"on_finding: {on_finding!r} (expected 'log', 'raise', "
                                        "a function or None)")
         self.path = os.fspath(run) if run is not None else None
-        self._rank = rank
+        self._folder = Folder("")
+        self._rank, self._world = rank, world
+        self._word = "not judged"
         self._worker = f"worker {rank}: " if world > 1 else ""  # in what is printed
         self.every = _intervals(every)
         self.on_finding = on_finding
         self.closed = False
+        self.ends_steps = False  # the program does, by step_end
         self._hooks: Any = None
         self._modes = [-1]  # of steps, as the program says; -1: as the model says
-        self._printed: dict[tuple[str, str | None], int] = {}
+        self._printed: dict[str, int] = {}
         self._kept: list[Finding] = []  # after close
         config = _configuration(save, self.every) if run is not None else None
         names, self._judges = split(rules, live=True)
         try:
+            if self.path is not None:
+                self._folder = take(self.path, overwrite=overwrite, resume=resume, rank=rank,
+                                    world=world)
+                self.path = self._folder.path
             self._core = _sonde.Watch(self.path, config, names, self._judges, rank, world, resume,
                                       _by_role(self.every), self._read, self._found, self._fault)
         except BaseException:
+            self._folder.release()
             self._release_rules()
             raise
         self._process = os.getpid()
@@ -142,6 +153,7 @@ class Watch:
         self._slots: dict[str, int] = {}
         self._losses: dict[str, int] = {}
         self._extra: dict[str, int] = {}
+        self._scalars: set[str] = set()  # names that were checked
         _open.append(self)
         _prepare_exit()
 
@@ -170,16 +182,16 @@ class Watch:
             raise problem
         self.faults += 1
         if self.faults == 1:
-            print(f"sonde: not observed: {type(problem).__name__}: {problem}", file=sys.stderr)
+            _say(f"not observed: {type(problem).__name__}: {problem}")
 
     def _print(self, finding: Finding) -> None:
-        kind = finding.rule, finding.because_of
-        count = self._printed.get(kind, 0) + 1
-        self._printed[kind] = count
-        if count <= (1 if finding.because_of else _LINES_PER_RULE):
+        """Causes, the first few of each rule; the verdict counts what follows from them."""
+        count = self._printed.get(finding.rule, 0) + (not finding.because_of)
+        self._printed[finding.rule] = count
+        if not finding.because_of and count <= _LINES_PER_RULE:
             where = f"{finding.tensor}: " if finding.tensor else ""
-            print(f"sonde: {self._worker}step {finding.step}: {finding.severity}: {finding.rule}: "
-                  f"{where}{finding.message}{finding._history()}", file=sys.stderr)
+            _say(f"{self._worker}{finding._when()}: {finding.severity}: {finding.rule}: "
+                 f"{where}{finding.message}{finding._history()}")
 
     @property
     def findings(self) -> list[Finding]:
@@ -200,6 +212,9 @@ class Watch:
         falls: False declares, at the first call, that the loss need not fall, as those of
         two players, of critics and of rewards: rules do not conclude from it that training
         goes badly, unless it is not finite."""
+        self._need_open("loss")
+        if name not in self._losses:
+            _check_name("loss", name)
         if not self._may_show():
             return value
         tensor = value if hasattr(value, "shape") else _array(float(value))
@@ -209,21 +224,34 @@ class Watch:
         self._core.see(self._losses[name], tensor)
         return value
 
+    def _need_open(self, call: str) -> None:
+        """StateError: the program calls a watch that is closed."""
+        if self.closed:
+            raise _sonde.StateError(f"watch.{call}: the watch is closed (expected a call before "
+                                    "close)")
+
     def _may_show(self) -> bool:
         """Whether anything is observed now; a step is on then."""
-        watching, _, mode = (False, False, -1) if self.closed else self._core.state()
+        watching, _, mode = self._core.state()
         if watching and mode < 0:
             self._core.begin(max(self._modes[-1], 0))
         return watching
 
     def scalar(self, name: str, value: float) -> None:
         """Records a number as the tensor scalar/<name>."""
-        if not self.closed and self._core.state()[0]:
+        self._need_open("scalar")
+        if name not in self._scalars:
+            _check_name("scalar", name, "scalar/")
+            self._scalars.add(name)
+        if self._core.state()[0]:
             self._core.scalar(name, float(value))
 
     def record(self, name: str, tensor: Any, role: str = "other") -> None:
         """Shows a tensor or array of the program's own at the step that is on, under a name
         and with a role ("weight", "gradient", "activation", "input", "other" ...)."""
+        self._need_open("record")
+        if name not in self._extra:
+            _check_name("record", name)
         if not self._may_show():
             return
         if name not in self._extra:
@@ -246,8 +274,9 @@ class Watch:
 
     def step_end(self) -> None:
         """Ends the step: for loops without an optimizer of PyTorch's."""
-        if not self.closed:
-            self._core.end()
+        self._need_open("step_end")
+        self.ends_steps = True
+        self._core.end()
 
     def forward_begins(self, model: "torch.nn.Module") -> None:
         """The forward pass of a watched model begins, in a program that does not call the
@@ -278,7 +307,11 @@ class Watch:
 
     def remove(self) -> None:
         """Takes every hook off the model and the optimizers; the run stays open."""
-        if self._hooks is not None:
+        if self._hooks is None:
+            return
+        try:
+            self._end_evaluation()
+        finally:
             self._hooks.remove()
             self._hooks = None
 
@@ -288,20 +321,31 @@ class Watch:
         StorageError: records were lost; the message says how many and why."""
         if self.closed:
             return
-        self._core.judged()  # raises in a call from a rule
+        self._core.verdict()  # raises in a call from a rule
         if self._device is not None and os.getpid() == self._process:
             self._arrive()
-        self.remove()
         self.closed = True
+        try:
+            self.remove()
+        finally:
+            self._shut(reason, text)
+
+    def _shut(self, reason: str, text: str | None) -> None:
         _open.remove(self)
         if os.getpid() != self._process:
             return
         try:
             self._core.close(REASONS[reason], text)
         finally:
+            self._folder.release()
             self._release_rules()
             self._kept = [Finding(*row) for row in self._core.findings()]
             self._print_verdict()
+
+    def _end_evaluation(self) -> None:
+        """Nothing else ends the last one."""
+        if self._core.state()[2] > 0 and os.getpid() == self._process:
+            self._core.end()
 
     def _use_device(self) -> None:
         """From now on values are computed where they are, and arrive later."""
@@ -312,6 +356,7 @@ class Watch:
     def _arrive(self) -> None:
         """Waits for all steps of another device."""
         try:
+            self._end_evaluation()
             if self._core.state()[2] >= 0:
                 mode, *steps = self._core.where()
                 self._device.end(MODES[mode], *steps)
@@ -331,33 +376,27 @@ class Watch:
         for judge in self._judges:
             judge.release()
 
+    @property
+    def verdict(self) -> str:
+        """"wrong" (an error stands), "doubtful" (a warning or a note does), "nothing found" or
+        "not judged" (no rule has had the data it needs): of the findings so far."""
+        return self._word if self.closed else self._core.verdict()[0]
+
     def _print_verdict(self) -> None:
         if self.faults > 1:
-            print(f"sonde: {self.faults} times something could not be observed",
-                  file=sys.stderr)
+            _say(f"{self.faults} times something could not be observed")
+        self._word, text = self._core.verdict()
         if not self._judging or self.on_finding is None or \
                 (self._refused and not self._core.state()[1]):
             return
-        rules, steps = self._core.judged()
-        counts = {kind: sum(f.severity == kind for f in self._kept)
-                  for kind in ("error", "warning")}
-        said = [f"{count} {kind}{'s' * (count != 1)}" for kind, count in counts.items() if count]
-        if said:
-            worst = [f for f in self._kept if f.severity in counts and
-                     (f.severity == "error" or not counts["error"])]
-            first = next((f for f in worst if not f.because_of), worst[0])
-            following = sum(f.severity in counts and bool(f.because_of) for f in self._kept)
-            follow = f" ({following} follow{'s' * (following == 1)} from others)" * (following > 0)
-            where = f" in {first.tensor}" if first.tensor else ""
-            more = f"; sonde rules {self.path}" if self.path else ""
-            print(f"sonde: {self._worker}{', '.join(said)}{follow}: {first.rule}{where} at step "
-                  f"{first.step}: {first.message.rstrip('.') if more else first.message}{more}",
-                  file=sys.stderr)
-        elif rules == 0:
-            print(f"sonde: {self._worker}not judged: no rule had the data it needs",
-                  file=sys.stderr)
-        elif self._rank == 0:  # of several workers, one says that all is well with it
-            print(f"sonde: {self._worker}OK: {rules} rules checked {steps:,} steps", file=sys.stderr)
+        sound = self._word == "nothing found"
+        if self._world > 1 and not any(f.rule == "ReplicaDivergence" for f in self._kept):
+            text += "; the replicas were not compared with each other"
+            text += f": sonde rules {self.path} does" if self.path else ""
+        elif not sound and self._word != "not judged" and self.path:
+            text += f"; sonde rules {self.path}"
+        if self._rank == 0 or not sound:  # of several workers, one says that nothing was found
+            _say(self._worker + text)
 
     # --- declaring ------------------------------------------------------------------------
 
@@ -392,6 +431,37 @@ class Watch:
 _ROLES = {name: number for number, name in enumerate(ROLES)}
 
 
+def _say(text: str) -> None:
+    """A line on stderr that does not tear a progress bar of tqdm."""
+    line = f"sonde: {text}"
+    bar = getattr(sys.modules.get("tqdm"), "tqdm", None)
+    if getattr(bar, "_instances", None):
+        try:
+            bar.write(line, file=sys.stderr)
+            return
+        except Exception:  # a bar of another kind
+            pass
+    print(line, file=sys.stderr)
+
+
+def _check_name(call: str, name: Any, prefix: str = "") -> None:
+    """BadValueError: a name that no run can keep."""
+    expected = f"text of 1 to {_NAME_MOST} bytes on one line"
+    if not isinstance(name, str):
+        found = f"a name of type {type(name).__name__}"
+    elif not name:
+        found = "an empty name"
+    elif len((prefix + name).encode("utf-8", "replace")) > _NAME_MOST:
+        found = f"the name '{name[:40]}...' is too long"
+    elif any(character in name for character in "\n\r\0"):
+        found = f"the name {name[:40]!r} has more than one line, or NUL"
+    elif any("\ud800" <= character <= "\udfff" for character in name):
+        found = f"the name {name[:40]!r} is no text"
+    else:
+        return
+    raise _sonde.BadValueError(f"watch.{call}: {found} (expected {expected})")
+
+
 def _array(value: float) -> Any:
     import array
     return array.array("d", [value])
@@ -405,7 +475,10 @@ def _needs_unwrapping(tensor: Any) -> bool:
 
 def _note(tensor: Any) -> str:
     """Where a distributed tensor lies, the same in every process; "" for others. The first
-    words are SONDE_NOTE_SHARD of <sonde/catalogue.h>."""
+    words are SONDE_NOTE_SHARD of <sonde/catalogue.h>. Programs with tensor-parallel layers of
+    their own mark a parameter of which each process has a part by an attribute, as Megatron does."""
+    if getattr(tensor, "tensor_model_parallel", False) is True:
+        return "local shard (tensor_model_parallel)"
     placements = getattr(tensor, "placements", None)
     if placements is None or not hasattr(tensor, "_local_tensor"):
         return ""
@@ -497,13 +570,14 @@ def watch(model: "torch.nn.Module | Sequence[torch.nn.Module] | Mapping[str, tor
           save: int | Mapping[str, Any] | str | os.PathLike[str] | None = None,
           rules: str | Rule | Sequence[str | Rule] | None = "default",
           on_finding: Callable[[Finding], None] | str | None = "log",
-          scaler: Any = None, resume: str | None = None, rank: int | None = None,
-          world: int | None = None) -> Watch:
+          scaler: Any = None, resume: str | None = None, overwrite: bool = False,
+          rank: int | None = None, world: int | None = None) -> Watch:
     """Watches a training program from its next forward pass on.
 
     model       one module, several, or a mapping of names to modules
     optimizer   one or several; a step ends when all of them have stepped
-    run         the folder to record in; None: judged in memory, nothing is written
+    run         the folder to record in; if a run is there already, one with a number:
+                runs/first-2. None: judged in memory, nothing is written
     every       steps between observations: a number, or {"losses", "gradients", "weights",
                 "updates", "buffers", "optimizer", "activations": number}; 0: never. The first
                 20 steps of a mode are observed as well. Default: losses and gradients at every
@@ -518,15 +592,18 @@ def watch(model: "torch.nn.Module | Sequence[torch.nn.Module] | Mapping[str, tor
                 called with it; None
     scaler      a GradScaler whose class has update or scale of its own; PyTorch's is known
     resume      the id of the run in the folder to continue, or "any"
+    overwrite   replaces a run that is there already and has ended
     rank, world this process among several; default: as torchrun says
 
-    Weights are bit-identical with and without. BadValueError, StateError: before the first
-    step. Without a model, a program shows tensors by Watch.record and ends steps itself.
+    Weights are bit-identical with and without. BadValueError, StateError, StorageError: at
+    this call. Without a model, a program shows tensors by Watch.record and ends steps itself.
     """
+    if before_watch is not None:
+        before_watch()
     if model is not None or optimizer is not None:
         _need_torch()
     made = Watch(run=run, every=every, save=save, rules=rules, on_finding=on_finding,
-                 resume=resume, rank=rank, world=world)
+                 resume=resume, overwrite=overwrite, rank=rank, world=world)
     try:
         if model is not None or optimizer is not None:
             from .torch_hooks import Hooks

@@ -77,6 +77,7 @@ struct cli_command {
     size_t option_count;
     int least, most; /* positional arguments; most -1: any number */
     size_t values_size;
+    bool verbatim; /* what follows goes to run as it is, but for --help alone */
     /* values: the command's own struct, filled; arguments: argc of them. */
     int (*run)(const void *values, int argc, char **argv);
 };

@@ -34,32 +34,32 @@ void cli_add_value(sonde_text *text, const char *value)
     }
 }
 
-/* "step 412 (epoch 2)", or "step 412" for epoch 0; returns buf. */
-static const char *when_text(int64_t step, int epoch, char buf[64])
+/* "step 412 (epoch 2)", "training step 412 (step 500, epoch 2)"; epoch 0: not known. Returns
+ * buf. */
+static const char *when_text(const sonde_finding *finding, int epoch, char buf[96])
 {
-    const int used = snprintf(buf, 64, "step %lld", (long long)step);
+    size_t used = sonde_finding_when(finding, buf, 96);
 
-    if (epoch > 0) {
-        (void)snprintf(buf + used, 64 - (size_t)used, " (epoch %d)", epoch);
+    if (epoch > 0 && used > 0 && used < 96) {
+        const bool open = buf[used - 1] == ')';
+
+        used -= open;
+        (void)snprintf(buf + used, 96 - used, "%sepoch %d)", open ? ", " : " (", epoch);
     }
     return buf;
 }
 
 void cli_print_finding(FILE *stream, const sonde_finding *finding, int epoch)
 {
-    char when[64];
+    char when[96];
 
-    (void)fprintf(stream, "%s: %s: %s%s%s: %s", when_text(finding->step, epoch, when),
+    (void)fprintf(stream, "%s: %s: %s%s%s: %s", when_text(finding, epoch, when),
                   sonde_severity_name(finding->severity), finding->rule,
                   finding->tensor[0] != '\0' ? ": " : "", finding->tensor,
                   finding->message);
     if (finding->steps > 1) {
         (void)fprintf(stream, " At %llu steps, up to %lld.",
                       (unsigned long long)finding->steps, (long long)finding->last_step);
-    }
-    if (finding->mode != SONDE_MODE_GLOBAL && finding->mode_step != finding->step) {
-        (void)fprintf(stream, " It started at step %lld of mode %s.",
-                      (long long)finding->mode_step, sonde_mode_name(finding->mode));
     }
     if (finding->raised_step > 0) {
         (void)fprintf(stream, " It was a %s until step %lld.",
@@ -74,17 +74,14 @@ void cli_print_finding(FILE *stream, const sonde_finding *finding, int epoch)
     (void)fflush(stream);
 }
 
-/* How often a rule has found something from one cause, this time included; 1 beyond the
- * table. */
+/* How often a rule has found a cause, this time included; 1 beyond the table. */
 static size_t count_spoken(cli_finding_log *log, const sonde_finding *finding)
 {
     for (size_t i = 0; i < CLI_COUNT_OF(log->spoken); i++) {
         if (log->spoken[i].rule == NULL) {
             log->spoken[i].rule = finding->rule;
-            log->spoken[i].because_of = finding->because_of;
         }
-        if (log->spoken[i].because_of == finding->because_of &&
-            strcmp(log->spoken[i].rule, finding->rule) == 0) {
+        if (strcmp(log->spoken[i].rule, finding->rule) == 0) {
             return ++log->spoken[i].times;
         }
     }
@@ -93,20 +90,22 @@ static size_t count_spoken(cli_finding_log *log, const sonde_finding *finding)
 
 cli_finding_share cli_finding_count(cli_finding_log *log, const sonde_finding *finding)
 {
-    const size_t printed = finding->because_of != 0 ? 1 : PRINTED;
+    if (finding->because_of != 0) {
+        return CLI_FINDING_NONE;
+    }
     const size_t times = count_spoken(log, finding);
 
-    return times <= printed       ? CLI_FINDING_WHOLE
-           : times == printed + 1 ? CLI_FINDING_MORE
+    return times <= PRINTED       ? CLI_FINDING_WHOLE
+           : times == PRINTED + 1 ? CLI_FINDING_MORE
                                   : CLI_FINDING_NONE;
 }
 
 void cli_print_more(FILE *stream, const sonde_finding *finding, int epoch)
 {
-    char when[64];
+    char when[96];
 
     (void)fprintf(stream, "%s: %s: further findings are not printed one by one\n",
-                  when_text(finding->step, epoch, when), finding->rule);
+                  when_text(finding, epoch, when), finding->rule);
     (void)fflush(stream);
 }
 
@@ -161,63 +160,34 @@ bool cli_is_interrupted(void *user)
 
 /* --- the verdict -------------------------------------------------------------------- */
 
-/* "2 errors, 1 warning" */
-static void print_counts(const sonde_nn_verdict *verdict)
+static void print_verdict_json(const sonde_verdict *verdict)
 {
-    const char *between = "";
-
-    for (int i = SONDE_SEVERITY_ERROR; i >= SONDE_SEVERITY_NOTE; i--) {
-        if (verdict->counts[i] > 0) {
-            (void)printf("%s%zu %s%s", between, verdict->counts[i],
-                         sonde_severity_name((sonde_severity)i),
-                         verdict->counts[i] == 1 ? "" : "s");
-            between = ", ";
-        }
-    }
-    if (verdict->following > 0) {
-        (void)printf(" (%zu follow%s from others)", verdict->following,
-                     verdict->following == 1 ? "s" : "");
-    }
-}
-
-static void print_verdict_json(const sonde_nn_verdict *verdict)
-{
-    CLI_LINE(cli_text("event", "verdict"), cli_bool("healthy", verdict->worst == NULL),
-             cli_uint("rules", verdict->rules), cli_uint("steps", verdict->steps),
-             cli_uint("errors", verdict->counts[SONDE_SEVERITY_ERROR]),
-             cli_uint("warnings", verdict->counts[SONDE_SEVERITY_WARNING]),
-             cli_uint("notes", verdict->counts[SONDE_SEVERITY_NOTE]),
-             cli_uint("following", verdict->following));
+    CLI_LINE(cli_text("event", "verdict"),
+             cli_text("verdict", sonde_verdict_name(verdict->word)),
+             cli_uint("rules", verdict->rules), cli_uint("lacking", verdict->lacking),
+             cli_uint("steps", verdict->steps),
+             cli_uint("errors", verdict->standing[SONDE_SEVERITY_ERROR]),
+             cli_uint("warnings", verdict->standing[SONDE_SEVERITY_WARNING]),
+             cli_uint("notes", verdict->standing[SONDE_SEVERITY_NOTE]),
+             cli_uint("following", verdict->following),
+             cli_uint("resolved", verdict->resolved));
 }
 
 void cli_print_verdict(const sonde_nn_trainer *trainer, bool json)
 {
-    sonde_nn_verdict verdict;
-    char steps[32];
+    sonde_verdict verdict;
+    char text[CLI_VERDICT_TEXT];
 
     if (!sonde_nn_trainer_verdict(trainer, &verdict)) {
         return;
     }
     if (json) {
         print_verdict_json(&verdict);
-    } else if (verdict.worst == NULL && verdict.rules == 0) {
-        (void)printf("not judged: every rule lacked the data it needs\n");
-    } else if (verdict.worst == NULL) {
-        (void)printf("OK: %zu rule%s checked %s step%s\n", verdict.rules,
-                     verdict.rules == 1 ? "" : "s", cli_commas(verdict.steps, steps),
-                     verdict.steps == 1 ? "" : "s");
     } else {
-        const sonde_finding *worst = verdict.worst;
-
-        print_counts(&verdict);
-        (void)printf(": %s at step %" PRId64, worst->rule, worst->step);
-        if (worst->mode != SONDE_MODE_GLOBAL && worst->mode_step != worst->step) {
-            (void)printf(" (%s %" PRId64 ")", sonde_mode_name(worst->mode),
-                         worst->mode_step);
-        }
-        (void)printf("%s%s: %.*s; sonde rules show %s\n",
-                     worst->tensor[0] != '\0' ? " in " : "", worst->tensor,
-                     cli_sentence(worst->message), worst->message, worst->rule);
+        (void)sonde_verdict_text(&verdict, text, sizeof text);
+        (void)printf("%s%s%s\n", text,
+                     verdict.headline != NULL ? "; sonde rules show " : "",
+                     verdict.headline != NULL ? verdict.headline->rule : "");
     }
     (void)fflush(stdout);
 }

@@ -29,15 +29,14 @@ typedef struct cli_finding_log {
     bool json;
     struct {
         const char *rule;
-        uint64_t because_of;
-        size_t times; /* that it found something */
+        size_t times; /* that it found a cause */
     } spoken[64];
 } cli_finding_log;
 
 typedef enum cli_finding_share {
-    CLI_FINDING_WHOLE, /* the first few of a rule, the first that follows from a cause */
+    CLI_FINDING_WHOLE, /* the first few causes of a rule */
     CLI_FINDING_MORE,  /* the first after these: one line for all that come */
-    CLI_FINDING_NONE,
+    CLI_FINDING_NONE,  /* what follows from a cause: the verdict counts it */
 } cli_finding_share;
 
 /* Counts the finding; how much of it is printed. */
@@ -52,6 +51,8 @@ void cli_finding_log_put(cli_finding_log *log, const sonde_finding *finding, int
 /* Events of a trainer: a warning; whether Ctrl-C was pressed. */
 void cli_on_warning(void *user, const char *text);
 bool cli_is_interrupted(void *user);
+/* Room for the text of a verdict. */
+enum { CLI_VERDICT_TEXT = 2048 };
 /* One line on stdout; nothing without rules. */
 void cli_print_verdict(const sonde_nn_trainer *trainer, bool json);
 

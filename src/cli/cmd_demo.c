@@ -131,16 +131,21 @@ static void introduce(const showing *show)
     }
 }
 
-/* A line for each finding, of a rule for the first few. */
+/* A line for each finding, of a rule for the first few; of the demo's own rule also for those
+ * that follow from others. */
 static void on_finding(void *user, const sonde_finding *finding, int epoch)
 {
     showing *show = user;
     cli_finding_share share = CLI_FINDING_NONE;
+    sonde_finding counted = *finding;
 
     if (show->asked->quiet) {
         return;
     }
-    share = cli_finding_count(&show->printed, finding);
+    if (show->demo->rule != NULL && strcmp(show->demo->rule, finding->rule) == 0) {
+        counted.because_of = 0;
+    }
+    share = cli_finding_count(&show->printed, &counted);
     if (share == CLI_FINDING_NONE) {
         return;
     }

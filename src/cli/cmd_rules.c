@@ -97,58 +97,20 @@ static void explain(const judged_run *run)
     }
 }
 
-/* The rules that had their data, those that lacked some, and those with findings. */
-typedef struct tally {
-    size_t checked, lacking, fired;
-} tally;
-
-static tally count_rules(const sonde_rules *rules)
-{
-    tally counts = {0};
-
-    for (size_t i = 0; i < sonde_rules_count(rules); i++) {
-        sonde_rule_account account;
-
-        sonde_rules_account(rules, i, &account);
-        counts.checked += account.judged;
-        counts.lacking += !account.judged;
-        counts.fired += account.findings > 0;
-    }
-    return counts;
-}
-
 /* One line, and one each for damage and for findings that were made elsewhere. */
-static void print_verdict(const judged_run *run, size_t findings, size_t following)
+static void print_verdict(const judged_run *run)
 {
     const size_t kept = cli_count_kept(run->path, run->rules);
     const size_t damage = cli_count_damage(run->trial);
-    const tally counts = count_rules(run->rules);
-    int64_t first = 0, last = 0;
+    const sonde_verdict verdict = sonde_rules_verdict(run->rules);
+    char text[CLI_VERDICT_TEXT];
 
-    (void)printf("%s: ", run->path);
-    if (findings > 0) {
-        (void)printf("%zu finding%s of %zu rule%s", findings, findings == 1 ? "" : "s",
-                     counts.fired, counts.fired == 1 ? "" : "s");
-    } else {
-        (void)printf("no findings");
-    }
-    if (!sonde_rules_window(run->rules, &first, &last)) {
-        (void)printf("; no step was judged");
-    } else if (run->asked->steps != NULL) {
-        (void)printf(" in steps %lld to %lld", (long long)first, (long long)last);
-    } else {
-        (void)printf(" up to step %lld", (long long)last);
-    }
-    (void)printf("; %zu rule%s checked", counts.checked, counts.checked == 1 ? "" : "s");
-    if (counts.lacking > 0) {
-        (void)printf(", %zu lacked data%s", counts.lacking,
-                     run->asked->explain ? "" : " (see --explain)");
-    }
-    if (following > 0) {
-        (void)printf("; %zu finding%s from others", following,
-                     following == 1 ? " follows" : "s follow");
-    }
-    (void)printf("\n");
+    (void)sonde_verdict_text(&verdict, text, sizeof text);
+    (void)printf("%s: %s%s\n", run->path, text,
+                 verdict.lacking > 0 && !run->asked->explain &&
+                         verdict.word == SONDE_VERDICT_NOTHING
+                     ? "; --explain lists them"
+                     : "");
     if (damage > 0) {
         (void)printf("%s: %zu part%s cannot be read; 'sonde verify' lists %s\n",
                      run->path, damage, damage == 1 ? "" : "s",
@@ -352,43 +314,58 @@ static sonde_err judge(judged_run *run, sonde_diag *diag)
     return sonde_rules_judge(run->rules, run->trial, &pace, diag);
 }
 
-/* How many findings like this one, of its rule and with its cause, there are among these.
- */
+/* How many causes of the same rule there are among these. */
 static size_t count_like(const sonde_finding *finding, const sonde_finding *all,
                          size_t count)
 {
     size_t like = 0;
 
     for (size_t i = 0; i < count; i++) {
-        like += all[i].because_of == finding->because_of &&
-                strcmp(all[i].rule, finding->rule) == 0;
+        like += all[i].because_of == 0 && strcmp(all[i].rule, finding->rule) == 0;
     }
     return like;
 }
 
-static const sonde_finding *find(uint64_t id, const sonde_finding *all, size_t count)
+static void print_more(const sonde_finding *last, size_t more)
 {
+    (void)printf("%s: %zu more finding%s up to step %lld; --format json prints all\n",
+                 last->rule, more, more == 1 ? "" : "s", (long long)last->step);
+}
+
+/* How many findings follow from a cause, if any does: in one line. */
+static void print_following(const sonde_finding *cause, const sonde_finding *all,
+                            size_t count)
+{
+    size_t following = 0;
+    int64_t last = 0;
+
     for (size_t i = 0; i < count; i++) {
-        if (all[i].id == id) {
-            return &all[i];
+        if (all[i].because_of == cause->id) {
+            following++;
+            last = all[i].step > last ? all[i].step : last;
         }
     }
-    return NULL;
-}
-
-static void print_more(const sonde_finding *last, size_t more, const sonde_finding *cause)
-{
-    (void)printf("%s: %zu more finding%s up to step %lld", last->rule, more,
-                 more == 1 ? "" : "s", (long long)last->step);
-    if (cause != NULL) {
-        (void)printf(", which follow%s from %s in %s", more == 1 ? "s" : "", cause->rule,
-                     cause->tensor[0] != '\0' ? cause->tensor : "the run");
+    if (following > 0) {
+        (void)printf("%s: %zu more finding%s follow%s from it, up to step %lld; "
+                     "--format json prints all\n",
+                     cause->rule, following, following == 1 ? "" : "s",
+                     following == 1 ? "s" : "", (long long)last);
     }
-    (void)printf("; --format json prints all\n");
 }
 
-/* Causes first. Of a rule with many findings the first few, of those that follow from
- * another finding one, and how many there are; JSON has all of them, in the order found. */
+static bool has_cause(const sonde_finding *finding, const sonde_finding *all,
+                      size_t count)
+{
+    for (size_t i = 0; i < count && finding->because_of != 0; i++) {
+        if (all[i].id == finding->because_of) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Of a rule with many causes the first few, and how many there are; of what follows only
+ * the number. JSON has all findings, in the order found. */
 static void print_in_order(const judged_run *run, const sonde_finding *all, size_t count)
 {
     enum { FEW = 8 };
@@ -404,27 +381,31 @@ static void print_in_order(const judged_run *run, const sonde_finding *all, size
         (void)sonde_findings_sort(sorted, count);
     }
     for (size_t i = 0; i < count; i++) {
-        const size_t few = sorted[i].because_of != 0 ? 1 : FEW;
         const size_t like = count_like(&sorted[i], sorted, count);
         const size_t before = count_like(&sorted[i], sorted, i);
 
-        if (run->asked->json || before < few || like == few + 1) {
+        if (run->asked->json) {
             print_finding(run, &sorted[i]);
+        } else if (has_cause(&sorted[i], sorted, count)) {
+            continue;
+        } else if (before < FEW || like == FEW + 1) {
+            print_finding(run, &sorted[i]);
+            print_following(&sorted[i], sorted, count);
         } else if (before + 1 == like) {
-            print_more(&sorted[i], like - few, find(sorted[i].because_of, sorted, count));
+            print_more(&sorted[i], like - FEW);
         }
     }
     free(sorted);
 }
 
-/* What was found; *findings grows. */
-static void print_findings(const judged_run *run, size_t *findings)
+/* What was found; *standing grows by the findings that stand. */
+static void print_findings(const judged_run *run, size_t *standing)
 {
-    size_t count = 0, following = 0;
+    size_t count = 0;
     const sonde_finding *all = sonde_rules_findings(run->rules, &count);
 
     for (size_t i = 0; i < count; i++) {
-        following += all[i].because_of != 0;
+        *standing += all[i].resolved_step == 0;
     }
     if (!run->asked->follow) {
         print_in_order(run, all, count);
@@ -433,9 +414,8 @@ static void print_findings(const judged_run *run, size_t *findings)
         explain(run);
     }
     if (!run->asked->json) {
-        print_verdict(run, count, following);
+        print_verdict(run);
     }
-    *findings += count;
 }
 
 /* A line on stderr for each rule that was asked for by name and did not judge; true if
@@ -545,8 +525,10 @@ const cli_command cli_rules = {
         "Judges recorded runs, or with --follow a run that is being recorded, by the\n"
         "default rules or by those that --rules names. A finding names the step, the rule\n"
         "and the tensor, describes what is wrong and what to try, and is saved in RUN/findings.\n"
-        "The exit code is 0 without findings, 1 with findings, 2 after an error, and 3 if\n"
-        "nothing was found and a rule that --rules names lacked the data it needs.",
+        "The last line is the verdict: wrong (an error stands), doubtful (a warning or a note\n"
+        "stands), nothing found, or not judged. The exit code is 0 if no finding stands, 1 if\n"
+        "one does, 2 after an error, and 3 if nothing was found and a rule that --rules names\n"
+        "lacked the data it needs.",
     .examples = "  sonde rules runs/first\n"
                 "  sonde rules runs/first --rules VanishingGradient:threshold=1e-6\n"
                 "  sonde rules runs/first --plugin ./my_rule.lua\n"

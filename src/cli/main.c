@@ -20,14 +20,15 @@
 extern const cli_command cli_train, cli_eval, cli_predict, cli_tensors, cli_compile,
     cli_ls, cli_show, cli_tail, cli_query, cli_export, cli_verify, cli_plot, cli_rules,
     cli_rules_list, cli_rules_show, cli_stop, cli_checkpoint, cli_send, cli_demo,
-    cli_demo_list, cli_data_fetch, cli_data_synth, cli_data_info, cli_manual;
+    cli_demo_list, cli_data_fetch, cli_data_synth, cli_data_info, cli_manual, cli_watch;
 
 static const cli_command *const commands[] = {
-    &cli_train,      &cli_eval,       &cli_predict,    &cli_tensors,    &cli_compile,
-    &cli_ls,         &cli_show,       &cli_tail,       &cli_query,      &cli_export,
-    &cli_verify,     &cli_plot,       &cli_rules_list, &cli_rules_show, &cli_rules,
-    &cli_stop,       &cli_checkpoint, &cli_send,       &cli_demo_list,  &cli_demo,
-    &cli_data_fetch, &cli_data_synth, &cli_data_info,  &cli_manual,     NULL,
+    &cli_watch,   &cli_train,      &cli_eval,       &cli_predict,    &cli_tensors,
+    &cli_compile, &cli_ls,         &cli_show,       &cli_tail,       &cli_query,
+    &cli_export,  &cli_verify,     &cli_plot,       &cli_rules_list, &cli_rules_show,
+    &cli_rules,   &cli_stop,       &cli_checkpoint, &cli_send,       &cli_demo_list,
+    &cli_demo,    &cli_data_fetch, &cli_data_synth, &cli_data_info,  &cli_manual,
+    NULL,
 };
 
 /* --- options ---------------------------------------------------------------------- */
@@ -248,8 +249,16 @@ static int parse(const cli_command *command, int argc, char **argv, void *values
     return CLI_OK;
 }
 
+static bool asks_help(const char *word)
+{
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
+
 int cli_run(const cli_command *command, int argc, char **argv)
 {
+    if (command->verbatim && !(argc > 1 && asks_help(argv[1]))) {
+        return command->run(NULL, argc - 1, argv + 1);
+    }
     void *values = malloc(command->values_size > 0 ? command->values_size : 1);
     bool help = false;
     int code = CLI_OK;
@@ -305,11 +314,6 @@ static int finish(int code)
     }
     return cli_fail_text("standard output: cannot be written%s%s", errno != 0 ? ": " : "",
                          errno != 0 ? strerror(errno) : "");
-}
-
-static bool asks_help(const char *word)
-{
-    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
 }
 
 /* Words that are no command: help for "sonde data --help"; an error for "sonde data" and

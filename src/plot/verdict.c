@@ -38,112 +38,85 @@ uint32_t sonde__report_loss(const sonde__report *report)
     return SONDE_NO_TENSOR;
 }
 
-typedef struct tally {
-    size_t found[3];                /* findings, by severity */
-    size_t judged, silent, tensors; /* rules; the most tensors that one rule checked */
-} tally;
-
-static tally count_all(const sonde__report *report)
-{
-    tally all = {0};
-
-    for (size_t i = 0; i < report->count; i++) {
-        all.found[report->findings[i].severity]++;
-    }
-    for (size_t i = 0; i < sonde_rules_count(report->rules); i++) {
-        sonde_rule_account account;
-
-        sonde_rules_account(report->rules, i, &account);
-        all.judged += account.judged;
-        all.silent += !account.judged;
-        all.tensors = SONDE_MAX(all.tensors, account.tensors);
-    }
-    return all;
-}
-
 /* A step as a count. */
 static uint64_t step_count(int64_t step)
 {
     return (uint64_t)SONDE_MAX(step, 0);
 }
 
-/* "12 rules judged up to 40 tensors over steps 0 to 99". */
-static void draw_scope(sonde__report *report, const tally *all)
+/* "12 rules judged steps 0 to 99; 3 rules had no data (no labels)." */
+static void draw_scope(sonde__report *report, const sonde_verdict *verdict)
 {
     sonde_text *page = &report->page;
-    int64_t first = 0, last = 0;
 
-    sonde__report_put(page, "%c judged", all->judged, "rule");
-    if (sonde_rules_window(report->rules, &first, &last)) {
-        sonde__report_put(page, " steps %n to %n", step_count(first), step_count(last));
+    sonde__report_put(page, "%c judged", verdict->rules, "rule");
+    if (verdict->steps > 0) {
+        sonde__report_put(page, " steps %n to %n", step_count(verdict->first_step),
+                          step_count(verdict->last_step));
     }
-    if (all->silent > 0) {
-        sonde__report_put(page, "; <a href=\"#rules\">%c lacked the data %s</a>",
-                          all->silent, "rule",
-                          all->silent == 1 ? "it needs" : "they need");
+    if (verdict->lacking > 0) {
+        sonde__report_put(page, "; <a href=\"#rules\">%c had no data</a>",
+                          verdict->lacking, "rule");
+    }
+    if (verdict->lacking > 0 && verdict->lacked[0] != '\0') {
+        sonde__report_put(page, " (%e)", verdict->lacked);
     }
     sonde_text_add(page, ".");
 }
 
-static void draw_sound(sonde__report *report, const tally *all)
+/* The earliest cause, and what follows from it. */
+static void draw_lead(sonde__report *report, const sonde_verdict *verdict)
 {
+    const sonde_finding *first = verdict->headline;
     sonde_text *page = &report->page;
-    const bool nothing = all->judged == 0;
+    char when[96];
 
-    sonde_text_format(page, "<section class=\"verdict %s\"><h2>%s</h2><p>",
-                      nothing ? "unknown" : "sound",
-                      nothing           ? "Nothing could be judged"
-                      : all->silent > 0 ? "Nothing is wrong in what was checked"
-                                        : "Nothing is wrong");
-    if (nothing) {
-        sonde_text_format(
+    (void)sonde_finding_when(first, when, sizeof when);
+    sonde__report_put(page, "<p class=\"lead\">Look first at %e", when);
+    if (first->tensor[0] != '\0') {
+        sonde__report_put(page, ", <code>%e</code>", first->tensor);
+    }
+    sonde__report_put(page, ": <a href=\"#r0\">%e</a>", first->rule);
+    if (verdict->after > 0) {
+        sonde__report_put(page, "; %c follow%s from it", verdict->after, "more finding",
+                          verdict->after == 1 ? "s" : "");
+    }
+    sonde_text_add(page, "</p>");
+}
+
+static void draw_verdict(sonde__report *report, const sonde_verdict *verdict)
+{
+    static const char *const classes[] = {"unknown", "sound", "warning", "error"};
+    static const char *const heads[] = {"Not judged", "Nothing found", "Doubtful",
+                                        "Wrong"};
+    sonde_text *page = &report->page;
+
+    sonde__report_put(page, "<section class=\"verdict %s\"><h2>%s</h2>",
+                      classes[verdict->word], heads[verdict->word]);
+    if (verdict->headline != NULL) {
+        draw_lead(report, verdict);
+    }
+    sonde_text_add(page, "<p>");
+    if (verdict->word == SONDE_VERDICT_NOT_JUDGED) {
+        sonde_text_add(
             page,
             "The run has no data that a rule needs; <a href=\"#rules\">the list of rules"
             "</a> says which.");
     } else {
-        draw_scope(report, all);
+        if (report->count > 0) {
+            sonde__report_put(page, "%c of %c. ", report->count, "finding",
+                              report->group_count, "rule");
+        }
+        draw_scope(report, verdict);
     }
-    sonde_text_format(page, "</p>");
-}
-
-static void draw_wrong(sonde__report *report, const tally *all)
-{
-    static const char *const heads[] = {"The run is sound, with a remark",
-                                        "The run will probably be poor",
-                                        "The run is broken"};
-    static const char *const classes[] = {"note", "warning", "error"};
-    const int worst = all->found[SONDE_SEVERITY_ERROR] > 0     ? 2
-                      : all->found[SONDE_SEVERITY_WARNING] > 0 ? 1
-                                                               : 0;
-    const sonde__report_group *group = &report->groups[0];
-    const sonde_finding *first = &report->findings[group->member[0]];
-    sonde_text *page = &report->page;
-
-    sonde_text_format(page, "<section class=\"verdict %s\"><h2>%s</h2><p class=\"lead\">",
-                      classes[worst], heads[worst]);
-    sonde__report_put(page, "Look first at step %n", step_count(group->first));
-    if (first->mode != SONDE_MODE_GLOBAL && first->mode_step != first->step) {
-        sonde__report_put(page, " (%s %d)", sonde_mode_name(first->mode),
-                          first->mode_step);
-    }
-    if (first->tensor[0] != '\0') {
-        sonde__report_put(page, ", <code>%e</code>", first->tensor);
-    }
-    sonde__report_put(page, ": <a href=\"#r0\">%e</a></p><p>%c of %c. ", group->name,
-                      report->count, "finding", report->group_count, "rule");
-    draw_scope(report, all);
     sonde_text_add(page, "</p>");
 }
 
 void sonde__report_verdict(sonde__report *report)
 {
-    const tally all = count_all(report);
+    const sonde_verdict verdict = sonde_rules_verdict(report->rules);
 
-    if (report->count == 0) {
-        draw_sound(report, &all);
-    } else {
-        draw_wrong(report, &all);
-    }
+    draw_verdict(report, &verdict);
     if (report->info.status != SONDE_RUN_ENDED) {
         const bool foreign = report->info.foreign;
 
@@ -297,11 +270,10 @@ static void draw_time(sonde__report *report, const sonde_finding *finding)
 {
     sonde_text *page = &report->page;
 
-    sonde__report_put(page, "step %n", step_count(finding->step));
-    if (finding->mode != SONDE_MODE_GLOBAL && finding->mode_step != finding->step) {
-        sonde__report_put(page, " <small>of %s: %d</small>",
-                          sonde_mode_name(finding->mode), finding->mode_step);
-    }
+    char when[96];
+
+    (void)sonde_finding_when(finding, when, sizeof when);
+    sonde__report_put(page, "%e", when);
     if (finding->steps > 1) {
         sonde__report_put(page, " and %n more, up to step %n", finding->steps - 1,
                           step_count(finding->last_step));

@@ -57,6 +57,17 @@ static void must(sonde_err err)
 
 /* --- values ----------------------------------------------------------------------- */
 
+static sonde_program *make_sonde_program(void)
+{
+    const sonde_program_value value = {.dtype = SONDE_F32, .parameter = -1};
+    const sonde_program described = {
+        .size = sizeof described, .values = &value, .value_count = 1};
+    sonde_program *program = NULL;
+
+    must(sonde_program_copy(&described, &program, &diag));
+    return program;
+}
+
 static sonde_view *make_sonde_view(void)
 {
     const int64_t shape[1] = {4};

@@ -90,7 +90,7 @@ grep -q "^status *ended: interrupted (requested by 'sonde stop')" "$out" || fail
 # A rule's stop, too. Each line is of one rank, which the second one's say.
 run 1 env -u SONDE_LOG_LEVEL mpirun --oversubscribe -n 2 "${train[@]}" --learning-rate 500 --epochs 1000 \
     --stop-on error --out wrong --record wrong-run
-grep -q '^rank 1: step [0-9]* (epoch 1): error: NonFinite: ' "$err" || fail "$(cat "$err")"
+grep -q '^rank 1: step [0-9]* (epoch 1): error: WeightUpdateRatio: ' "$err" || fail "$(cat "$err")"
 grep -q '^sonde: rank 1: stop requested: ' "$err" || fail "$(cat "$err")"
 grep -q '^sonde: warning: stopped after ' "$err" || fail "$(cat "$err")"
 sed '/^-----/,$d' "$err" | grep -v '^\(sonde: \|rank 1: \|step [0-9]\)' >"$out" && fail "$(cat "$err")"

@@ -39,7 +39,7 @@ stderr_is "sonde: error: --report accepts one run"
 run 0 "$SONDE_BIN/tests_export" test_export make one,two
 run 0 "$SONDE_BIN/tests_export" test_export make three
 run 0 "$sonde" rules three --rules SimilarAcrossRuns --other one,two --no-save
-same "$out" <(echo "three: no findings up to step 47; 1 rule checked")
+same "$out" <(echo "three: nothing found by 1 rule in 48 steps, 0 to 47")
 run 2 "$sonde" rules three --rules SimilarAcrossRuns --other one --no-save
 
 # parts that cannot be read are reported
@@ -51,10 +51,10 @@ grep -q "^hurt: [0-9]* parts* cannot be read; 'sonde verify' lists" "$out" || fa
 # a rule that was asked for by name and cannot judge: 3, and what it lacked
 run 3 "$sonde" rules three --rules Confusion --no-save
 stderr_is "sonde: warning: three: Confusion did not judge: no labels with predictions were recorded during evaluation"
-same "$out" <(echo "three: no findings up to step 47; 0 rules checked, 1 lacked data (see --explain)")
+same "$out" <(echo "three: not judged: no rule had the data it needs (no labels with predictions were recorded during evaluation)")
 # a finding weighs more
 run 1 "$sonde" rules three --rules Confusion --rules NonFinite --no-save
 # only the judged steps are named
 run 0 "$sonde" rules three --rules AllZero:threshold=100 --param 'tensor_regex=none\,conv1.*' \
     --steps 2:9 --no-save
-same "$out" <(echo "three: no findings in steps 2 to 8; 1 rule checked")
+same "$out" <(echo "three: nothing found by 1 rule in 7 steps, 2 to 8")

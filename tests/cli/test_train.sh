@@ -86,7 +86,7 @@ python3 - "$out" <<'END' || fail "train --format json: $(cat "$out")"
 import json, sys
 *rows, latency, verdict = [json.loads(line) for line in open(sys.argv[1])]
 assert latency["event"] == "latency" and latency["calls"] == 250, latency
-assert verdict["event"] == "verdict" and verdict["healthy"], verdict
+assert verdict["event"] == "verdict" and verdict["verdict"] == "nothing found", verdict
 assert [row["epoch"] for row in rows] == [1, 2] and rows[1]["step"] == 250, rows
 assert all(row["event"] == "epoch" and row["loss"] > 0 for row in rows)
 END

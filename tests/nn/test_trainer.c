@@ -215,7 +215,7 @@ static void a_job_trains_as_a_loop_by_hand(void **state)
     sonde_nn_trainer_options options = options_of(&events);
     sonde_nn_trainer *trainer = NULL;
     sonde_nn_evaluator *evaluator = NULL;
-    sonde_nn_verdict verdict;
+    sonde_verdict verdict;
     float *weights = by_hand();
 
     (void)state;
@@ -402,7 +402,7 @@ static void a_finding_stops_training(void **state)
     seen events = {0};
     const sonde_nn_trainer_options options = options_of(&events);
     sonde_nn_trainer *trainer = NULL;
-    sonde_nn_verdict verdict;
+    sonde_verdict verdict;
 
     (void)state;
     sonde_nn_job_get_info(job)->optimizer.learning_rate = 1e6F;
@@ -418,7 +418,7 @@ static void a_finding_stops_training(void **state)
     assert_null(sonde_nn_trainer_get_info(trainer).matrix);
     assert_true(events.steps < 12 && events.findings > 0);
     assert_int_equal(events.acted, events.findings);
-    assert_true(sonde_nn_trainer_verdict(trainer, &verdict) && verdict.worst != NULL);
+    assert_true(sonde_nn_trainer_verdict(trainer, &verdict) && verdict.headline != NULL);
     sonde_nn_trainer_destroy(trainer);
     sonde_nn_job_destroy(job);
 }
@@ -436,7 +436,7 @@ static void a_model_trains_from_a_feed(void **state)
     sonde_nn_feed feed;
     sonde_nn_trainer *trainer = NULL;
     sonde_nn_evaluator *evaluator = NULL;
-    sonde_nn_verdict verdict;
+    sonde_verdict verdict;
     float *weights = by_hand();
 
     (void)state;

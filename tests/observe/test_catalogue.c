@@ -224,7 +224,8 @@ static void roles_and_passes_have_names(void **state)
     assert_string_equal(sonde_role_name(SONDE_ROLE_ACTIVATION_GRADIENT),
                         "activation_gradient");
     assert_string_equal(sonde_role_name(SONDE_ROLE_OTHER), "other");
-    assert_string_equal(sonde_role_name((sonde_role)13), "?");
+    assert_string_equal(sonde_role_name(SONDE_ROLE_PROGRAM), "program");
+    assert_string_equal(sonde_role_name((sonde_role)14), "?");
     assert_string_equal(sonde_pass_name(SONDE_PASS_NONE), "none");
     assert_string_equal(sonde_pass_name(SONDE_PASS_UPDATE), "update");
     assert_string_equal(sonde_pass_name((sonde_pass)4), "?");

@@ -290,13 +290,13 @@ static void silence_is_told_from_health(void **state)
     }
     end(watch);
     page = page_of("run", NULL);
-    expect_text(page, "<h2>Nothing is wrong in what was checked</h2>");
+    expect_text(page, "<h2>Nothing found</h2>");
     expect_text(page, "<title>run ");
     expect_text(page, "Not judged: the run lacks the data they need");
     expect_no_text(page, "What was found");
     free(page);
     page = page_of("run", "DeadRelu");
-    expect_text(page, "<h2>Nothing could be judged</h2>");
+    expect_text(page, "<h2>Not judged</h2>");
     free(page);
 }
 
@@ -320,7 +320,7 @@ static void a_thousand_findings_are_counted_and_few_are_told(void **state)
     }
     end(watch);
     page = page_of("run", "ExplodingTensor");
-    expect_text(page, "The run is broken");
+    expect_text(page, "<h2>Wrong</h2>");
     expect_text(page, "and 992 more, up to step 1");
     assert_int_equal(count_text(page, "<article"), 1);
     expect_text(page, "and 800 more without findings");
@@ -398,7 +398,7 @@ static void live_and_empty_runs_have_pages(void **state)
     must(sonde_watch_begin_step(watch, SONDE_MODE_TRAIN, &diag));
     end(watch);
     page = page_of("empty", NULL);
-    expect_text(page, "<h2>Nothing could be judged</h2>");
+    expect_text(page, "<h2>Not judged</h2>");
     free(page);
 }
 

@@ -545,7 +545,8 @@ def findings():
     errors = io.StringIO()
     steps, sys.stderr = 0, errors
     try:
-        with sonde.watch(model, sgd, on_finding="raise"):
+        with sonde.watch(model, sgd, on_finding="raise") as watch:
+            first = watch.verdict
             for x, y in batches((8, 20), 8):
                 sgd.zero_grad()
                 nn.functional.cross_entropy(model(x), y).backward()
@@ -556,7 +557,8 @@ def findings():
               problem.finding.severity == "error")
     finally:
         sys.stderr = sys.__stderr__
-    check("the verdict", "error" in errors.getvalue().splitlines()[-1])
+    check("the verdict", errors.getvalue().splitlines()[-1].startswith("sonde: wrong: "))
+    check("... as a word", (first, watch.verdict) == ("not judged", "wrong"))
 
 
 @program
@@ -732,8 +734,8 @@ def bad_input():
         other = mlp()
         second = torch.optim.SGD(other.parameters(), 0.1)
         twice = sonde.watch(other, second, run=watch.path, on_finding=None)
-        raises(sonde.SondeError, "", lambda: other(torch.zeros(2, 20)))
-        twice.remove()
+        check("two runs have two folders", twice.path == watch.path + "-2")
+        twice.close()
         raises(sonde.NotFoundError, "gradient/0.weight", lambda: watch.vitals("gradient/0.wight"))
     trial = sonde.open(watch.path)
     raises(sonde.NotFoundError, "", lambda: trial.value("gradient/0.weight", 7))
@@ -759,12 +761,12 @@ START = """
 
 @program
 def no_verdict_without_a_start():
-    """A run that cannot be opened is an error at the first step, and no verdict follows."""
+    """A run that cannot be opened is an error, and no verdict follows."""
     text = textwrap.dedent(START.format(package=os.path.abspath(PACKAGE), run="/proc/x"))
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True,
                           check=False)
     check(f"no verdict: {done.stderr}", done.returncode == 1 and "/proc/x" in done.stderr and
-          "judged" not in done.stderr and "OK" not in done.stderr)
+          "judged" not in done.stderr and "found" not in done.stderr)
 
 
 @program

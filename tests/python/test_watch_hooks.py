@@ -455,7 +455,8 @@ def what_follows_is_counted():
     loud = [f for f in watch.findings if f.severity != "note"]
     follow = sum(f.because_of is not None for f in loud)
     check(f"{follow} of {len(loud)} follow: {verdict}", 0 < follow < len(loud) and
-          f"sonde: {len(loud)} errors ({follow} follow from others): NonFinite in input" in verdict)
+          "sonde: wrong: NonFinite in input at step 2: " in verdict and
+          f"; {follow} more findings follow from it" in verdict)
 
 
 @program

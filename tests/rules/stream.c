@@ -46,6 +46,7 @@ uint32_t stream_declare(stream *s, const char *name, sonde_role role, int64_t ro
     sonde_tensor_info info = {.name = name,
                               .module = s->module,
                               .op = s->op,
+                              .note = s->note,
                               .role = role,
                               .dtype = SONDE_F32,
                               .rank = rows == 0      ? 0
@@ -289,8 +290,7 @@ static void declare_one(stream *s, const char *text, int i)
                          sizes[0], sizes[1]);
 }
 
-/* Declares the tensors of stream_case.tensors. */
-static void declare(stream *s, const char *text)
+void stream_declare_all(stream *s, const char *text)
 {
     char copy[512], *rest = NULL;
 
@@ -380,7 +380,7 @@ static void run_case(void **state)
 
     assert_non_null(s);
     stream_open(s, c->rule);
-    declare(s, c->tensors);
+    stream_declare_all(s, c->tensors);
     s->loses = c->losing;
     s->loss = c->losing ? stream_declare(s, "loss", SONDE_ROLE_LOSS, 0, 0) : 0;
     stream_begin(s);

@@ -26,10 +26,10 @@ typedef struct stream {
     sonde_catalogue *catalogue;
     sonde_rules *rules;
     sonde_coordinate at;
-    uint64_t draws;          /* of random numbers */
-    const char *module, *op; /* of what is declared next; NULL: none */
-    bool loses;              /* training goes badly: stream_open_losing */
-    uint32_t loss;           /* ... and its loss rises */
+    uint64_t draws;                 /* of random numbers */
+    const char *module, *op, *note; /* of what is declared next; NULL: none */
+    bool loses;                     /* training goes badly: stream_open_losing */
+    uint32_t loss;                  /* ... and its loss rises */
     float values[STREAM_VALUES][STREAM_MOST]; /* of a case; 0 at first */
 } stream;
 
@@ -43,6 +43,9 @@ void stream_close(stream *s);
 /* A tensor of rows x columns float32; columns 0: of one dimension; rows 0: a scalar. */
 uint32_t stream_declare(stream *s, const char *name, sonde_role role, int64_t rows,
                         int64_t columns);
+
+/* The tensors of stream_case.tensors. */
+void stream_declare_all(stream *s, const char *text);
 
 void stream_begin(stream *s);
 

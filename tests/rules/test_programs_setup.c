@@ -61,6 +61,14 @@ static void first_weights(stream *s, int kind, int step)
     }
 }
 
+/* Weights are too large when they are first seen, after an update, and the losses are so large:
+ * one before the update, others after it, which rise. */
+static void weights_and_loss(stream *s, int before, int step)
+{
+    first_weights(s, LOUD, step);
+    stream_put_all(s, 3, step == 0 ? (float)before : 20000.0F + 200.0F * (float)step);
+}
+
 /* A first layer whose outputs are far larger than the inputs of the network. */
 static void first_layer(stream *s, int loud, int step)
 {
@@ -230,6 +238,10 @@ static const stream_case cases[] = {
      DEFAULT, 3, SILENT},
     {"weights are too large at first", "PoorWeightInitialization", WEIGHTS, first_weights,
      LOUD, 3, FOUND, "fc0.weight", 0},
+    {"... and the loss was always large", "PoorWeightInitialization",
+     WEIGHTS ", loss loss", weights_and_loss, 20000, 60, WARNED, "fc0.weight", 0},
+    {"an update makes weights too large", "PoorWeightInitialization",
+     WEIGHTS ", loss loss", weights_and_loss, 2, 60, SILENT},
     {"embeddings may be large", "PoorWeightInitialization", WEIGHTS, first_weights,
      EMBEDDINGS, 3, SILENT},
     {"weights that are resumed may be large", "PoorWeightInitialization", WEIGHTS,
@@ -272,7 +284,101 @@ static const stream_case cases[] = {
      1, STEPS, WARNED, "fc2.base.weight", 40},
 };
 
+/* --- what optimizers hold --------------------------------------------------------------- */
+
+/* Two weights of a generator, whose gradients are declared and never come or, from `come` on,
+ * do; and two that are trained. All are held; the generator by the optimizer of that note. */
+static void run_held(stream *s, const char *note, int come)
+{
+    static const char *const names[] = {"G.0", "G.1", "D.0", "D.1"};
+    uint32_t weights[4], gradients[4];
+    char name[64];
+
+    stream_open(s, "FrozenParameter");
+    for (int i = 0; i < 4; i++) {
+        (void)snprintf(name, sizeof name, "%s.weight", names[i]);
+        weights[i] = stream_declare(s, name, SONDE_ROLE_WEIGHT, 4, 4);
+        (void)snprintf(name, sizeof name, "gradient/%s.weight", names[i]);
+        s->note = i < 2 ? note : "for optimizer 2";
+        gradients[i] = stream_declare(s, name, SONDE_ROLE_GRADIENT, 4, 4);
+        s->note = NULL;
+    }
+    stream_begin(s);
+    for (int step = 0; step < 60; step++) {
+        for (int i = 0; i < 4; i++) {
+            const bool moves = i > 1 || step >= come;
+
+            stream_put_all(s, weights[i], moves ? 1.0F + 0.01F * (float)step : 0.5F);
+            if (moves) {
+                stream_put_normal(s, gradients[i], 0.1, 0.1);
+            }
+        }
+        stream_end(s);
+    }
+}
+
+static void an_optimizer_that_trains_nothing_is_an_error(void **state)
+{
+    stream s;
+
+    (void)state;
+    run_held(&s, "for optimizer 1", 1000);
+    const sonde_finding found = stream_expect(&s, "G.0.weight", 40);
+    assert_int_equal(found.severity, SONDE_SEVERITY_ERROR);
+    assert_non_null(strstr(found.message, "It and 1 other weight never had a gradient"));
+    stream_close(&s);
+}
+
+static void unused_weights_of_an_optimizer_are_a_warning(void **state)
+{
+    stream s;
+
+    (void)state;
+    run_held(&s, "for optimizer 2", 1000);
+    assert_int_equal(stream_expect(&s, "G.0.weight", 40).severity,
+                     SONDE_SEVERITY_WARNING);
+    stream_close(&s);
+}
+
+static void weights_that_nothing_holds_are_a_note(void **state)
+{
+    stream s;
+
+    (void)state;
+    run_held(&s, NULL, 1000);
+    assert_int_equal(stream_expect(&s, "G.1.weight", 40).severity, SONDE_SEVERITY_NOTE);
+    stream_close(&s);
+}
+
+static void weights_that_are_trained_later_are_resolved(void **state)
+{
+    stream s;
+
+    (void)state;
+    run_held(&s, "for optimizer 1", 50);
+    assert_true(stream_expect(&s, "G.0.weight", 40).resolved_step >= 50);
+    stream_close(&s);
+}
+
+static void weights_that_are_trained_at_once_are_clean(void **state)
+{
+    stream s;
+
+    (void)state;
+    run_held(&s, "for optimizer 1", 0);
+    stream_expect_clean(&s);
+    stream_close(&s);
+}
+
 int main(void)
 {
-    return stream_main(cases, SONDE_COUNT_OF(cases), NULL, 0);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_optimizer_that_trains_nothing_is_an_error),
+        cmocka_unit_test(unused_weights_of_an_optimizer_are_a_warning),
+        cmocka_unit_test(weights_that_nothing_holds_are_a_note),
+        cmocka_unit_test(weights_that_are_trained_later_are_resolved),
+        cmocka_unit_test(weights_that_are_trained_at_once_are_clean),
+    };
+
+    return stream_main(cases, SONDE_COUNT_OF(cases), tests, SONDE_COUNT_OF(tests));
 }

@@ -108,6 +108,13 @@ static void weights(stream *s, int kind, int step)
 #define RULE "VanishingGradient"
 #define NET "6*gradient Gradient___fc#.weight 10 20"
 
+/* The loss falls all the same. */
+static void gradients_and_fall(stream *s, int kind, int step)
+{
+    gradients(s, kind, step);
+    stream_put_all(s, LAYERS, 2.0F + 3.0F / (1.0F + 0.2F * (float)step));
+}
+
 static const stream_case cases[] = {
     {"healthy gradients", RULE, NET, gradients, HEALTHY, STEPS},
     {"a tiny one, after the patience", "vanishinggradient", NET, gradients, TINY_FROM_4,
@@ -138,7 +145,12 @@ static const stream_case cases[] = {
      NET, gradients, TINY_ONCE, STEPS},
     {"a deep sigmoid net vanishes on the way", RULE, NET, gradients, SIGMOID, STEPS,
      FOUND, "Gradient___fc0.weight", 2},
-    {"frozen from the start", RULE, NET, gradients, FROZEN, STEPS},
+    {"exactly 0 from the start", RULE, NET, gradients, FROZEN, STEPS, FAILED,
+     "Gradient___fc0.weight", 19, "exactly 0"},
+    {"exactly 0 although the loss falls", RULE, NET ", loss loss", gradients_and_fall,
+     FROZEN, 100, FAILED, "Gradient___fc0.weight", 19, "exactly 0"},
+    {"gradients while the loss falls", RULE, NET ", loss loss", gradients_and_fall,
+     SMALL_BATCHES, 100},
     {"learnt out step by step", RULE, NET, gradients, LEARNT_OUT, STEPS},
     {"growing from nothing", RULE, NET, gradients, FROM_NOTHING, STEPS},
     {"small now and then", RULE, NET, gradients, SMALL_BATCHES, STEPS},

@@ -213,17 +213,9 @@ typedef struct sonde_nn_trainer_info {
 SONDE_API sonde_nn_trainer_info
 sonde_nn_trainer_get_info(const sonde_nn_trainer *trainer);
 
-typedef struct sonde_nn_verdict {
-    size_t rules; /* that had the data they need; without findings, 0 means not judged */
-    uint64_t steps;                          /* judged */
-    size_t counts[SONDE_SEVERITY_ERROR + 1]; /* findings by severity */
-    size_t following;                        /* of these, follow from another one */
-    const sonde_finding *worst; /* the first of the worst; NULL: no findings */
-} sonde_nn_verdict;
-
-/* False without rules. */
+/* What the rules of the trainer found (sonde_rules_verdict); false without rules. */
 SONDE_API bool sonde_nn_trainer_verdict(const sonde_nn_trainer *trainer,
-                                        sonde_nn_verdict *verdict);
+                                        sonde_verdict *verdict);
 
 #ifdef __cplusplus
 }

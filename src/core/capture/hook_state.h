@@ -4,6 +4,7 @@
  *
  *     hook.c         the life of a hook: configured, opened, its steps, scalars, closed
  *     hook_taps.c    taps on a producer's observer; what when_nan holds until a step ends
+ *     hook_program.c   the programs of steps
  *     load.c   configuration files, Sonde's and smdebug's
  *
  * The configuration itself is observe/collections.h.
@@ -82,6 +83,7 @@ struct sonde_hook {
     sonde__observe_steps steps;
     sonde_coordinate at; /* of the step that is on, or of the last one */
     bool stepping, begun;
+    uint64_t programs[SONDE_MODE_COUNT]; /* digests of those in force; 0: none yet */
     uint64_t
         tripped; /* collections whose when_nan saw a NaN or an infinity at this step */
     sonde__hook_holding held;
@@ -115,6 +117,14 @@ void sonde__hook_detach_all(sonde_hook *hook);
  * NULL. */
 void sonde__hook_leave_step(sonde_hook *hook);
 void sonde__hook_return_to(sonde_hook *hook, const sonde_coordinate *at);
+
+/* --- hook_program.c --------------------------------------------------------------- */
+
+/* Records the text of the program of a step of an open run as the tensor program/<mode>,
+ * unless the program in force has this digest. */
+sonde_err sonde__hook_program(sonde_hook *hook, const sonde_coordinate *at,
+                              uint64_t digest, const char *text, size_t length,
+                              sonde_diag *diag);
 
 /* --- load.c ------------------------------------------------------- */
 

@@ -11,6 +11,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "capture/hook_state.h"
+#include "program/program_parts.h"
 #include "rules/engine.h"
 #include "tensor/convert.h"
 #include "tensor/vitals.h"
@@ -424,12 +425,54 @@ void sonde_watch_end_step(sonde_watch *face)
     if (watch->due) {
         sonde_observer_end_step(watch->observer);
     }
+    if (watch->ruled) {
+        sonde__rules_end_program(watch->rules, watch->observer, &watch->at);
+    }
     if (watch->hook != NULL) {
         sonde_hook_step_done(watch->hook);
     }
     watch->stepping = false;
     watch->due = false;
     set_checks(watch);
+}
+
+/* Whether the program can be that of the current step. */
+static sonde_err check_program(const watch_state *watch, const sonde_program *program,
+                               sonde_diag *diag)
+{
+    return !watch->stepping ? sonde__fail(diag, SONDE_ESTATE, "watch: a program",
+                                          "a call in a step", "no step is on")
+           : program->mode != watch->at.mode
+               ? sonde__fail(diag, SONDE_EINVAL, "watch: a program",
+                             sonde_mode_name(watch->at.mode), "a program of mode %s",
+                             sonde_mode_name(program->mode))
+               : SONDE_OK;
+}
+
+sonde_err sonde_watch_program(sonde_watch *face, const sonde_program *program,
+                              sonde_diag *diag)
+{
+    SONDE__NEEDS_AS(diag, "watch, program", face, program);
+    watch_state *watch = self(face);
+    sonde_program *copy = NULL;
+    sonde_text text = {0};
+    sonde_err err = SONDE_OK;
+
+    SONDE__TRY_GO(sonde__program_take(program, &copy, &text, diag));
+    SONDE__TRY_GO(check_program(watch, copy, diag));
+    if (watch->hook != NULL) {
+        SONDE__TRY_GO(sonde__hook_program(watch->hook, &watch->at, copy->digest,
+                                          text.data, text.length, diag));
+    }
+    if (watch->ruled) {
+        SONDE__TRY_GO(
+            sonde__rules_program(watch->rules, watch->observer, &watch->at, copy, diag));
+        copy = NULL; /* taken */
+    }
+error:
+    sonde_program_destroy(copy);
+    sonde_text_fini(&text);
+    return err;
 }
 
 /* --- steps whose values arrive later -------------------------------------------- */

@@ -45,6 +45,7 @@ const char *sonde_role_name(sonde_role role)
         "activation_gradient",
         "scalar",
         "other",
+        "program",
     };
     const size_t i = (size_t)role;
 

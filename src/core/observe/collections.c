@@ -483,6 +483,7 @@ unsigned sonde__observe_vital(const sonde_tensor_info *info)
         return looks;
     case SONDE_ROLE_SCALAR:
     case SONDE_ROLE_OTHER:
+    case SONDE_ROLE_PROGRAM:
         break;
     }
     return 0;

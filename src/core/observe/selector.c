@@ -82,6 +82,8 @@ static const struct collection {
     {"scalars", SONDE_ROLE_SCALAR},
     {"other", SONDE_ROLE_OTHER},
     {"others", SONDE_ROLE_OTHER},
+    {"program", SONDE_ROLE_PROGRAM},
+    {"programs", SONDE_ROLE_PROGRAM},
 };
 
 static const char *collection_at(const void *list, size_t i)
@@ -148,8 +150,8 @@ static sonde_err read_collection(const sonde_selector *selector,
     }
     return fail_at(selector, item->offset, wrong,
                    "all, weights, biases, buffers, gradients, updates, optimizer_state, "
-                   "losses, inputs, outputs, activations, activation_gradients, scalars "
-                   "or others",
+                   "losses, inputs, outputs, activations, activation_gradients, "
+                   "scalars, programs or others",
                    diag);
 }
 

@@ -43,6 +43,7 @@ void sonde__rule_run_destroy(sonde_rule_run *run)
     sonde__free(run->values);
     sonde__free(run->tensors);
     sonde__free(run->tensor_findings);
+    sonde__free(run->placed);
     sonde__free(run->seen);
     sonde__free(run->state);
     sonde__free(run);
@@ -64,6 +65,7 @@ void sonde_rules_destroy(sonde_rules *rules)
         rules->free_attached(rules);
     }
     sonde__rules_free_found(rules);
+    sonde__rules_free_programs(rules);
     sonde__rules_progress_fini(&rules->progress);
     sonde__free(rules->runs);
     sonde__free(rules->slots);
@@ -125,7 +127,8 @@ sonde_err sonde_rules_add_rule(sonde_rules *rules, const sonde_rule *rule,
         return err;
     }
     rules->runs[rules->count++] = run;
-    rules->at_every_step = rules->at_every_step || rule->need_count == 0;
+    rules->at_every_step =
+        rules->at_every_step || (rule->need_count == 0 && rule->program == NULL);
     return SONDE_OK;
 }
 
@@ -248,13 +251,21 @@ static sonde_err watch(sonde_rule_run *run, uint32_t id, int need, sonde_diag *d
     return run->rule->bind != NULL ? run->rule->bind(run, i, diag) : SONDE_OK;
 }
 
+int sonde__rule_wants(sonde_rule_run *run, uint32_t id)
+{
+    const sonde_tensor_info *info = sonde_catalogue_info(run->rules->catalogue, id);
+
+    return run->rule->wants != NULL && info->role != SONDE_ROLE_PROGRAM
+               ? run->rule->wants(run, info, id)
+               : SONDE_RULE_IGNORE;
+}
+
 static sonde_err watch_all(sonde_rule_run *run, size_t first, size_t end,
                            sonde_diag *diag)
 {
     SONDE__TRY(sonde__rule_mark(run, first, end, diag));
     for (size_t id = first; id < end && !run->failed; id++) {
-        const int need = run->rule->wants(
-            run, sonde_catalogue_info(run->rules->catalogue, (uint32_t)id), (uint32_t)id);
+        const int need = sonde__rule_wants(run, (uint32_t)id);
 
         if (need != SONDE_RULE_IGNORE) {
             SONDE__TRY(watch(run, (uint32_t)id, need, diag));
@@ -522,10 +533,12 @@ static void show_step(sonde_rules *rules)
     rules->now_count = 0;
 }
 
-/* A rule without needs has it at every step. */
+/* A rule without needs has it at every step, or, if it reads programs, at those with a
+ * new one. */
 static bool has_evidence(const sonde_rule_run *run)
 {
-    return run->any || run->shown > 0 || run->rule->need_count == 0;
+    return run->any || run->shown > 0 ||
+           (run->rule->need_count == 0 && run->rule->program == NULL);
 }
 
 /* Calls the rules that have evidence at this step; whether there is one. */
@@ -551,9 +564,12 @@ static bool call_rules(sonde_rules *rules, sonde_mode mode)
 /* A step of which no tensor was seen. */
 static void end_empty_step(sonde_rules *rules, sonde_mode mode)
 {
-    if (rules->at_every_step) {
+    const bool program = sonde__rules_has_program(rules, rules->at.global_step);
+
+    if (rules->at_every_step || program) {
         show_step(rules);
         rules->stamp++;
+        sonde__rules_show_programs(rules, rules->at.global_step);
         rules->steps += call_rules(rules, mode);
     }
     sonde__rules_report_new(rules);
@@ -616,6 +632,7 @@ void sonde__rules_end_step(sonde_rules *rules, const sonde_coordinate *at)
         sonde__rules_take_losses(rules);
     }
     show_step(rules);
+    sonde__rules_show_programs(rules, at->global_step);
     fetch(rules);
     const bool judged = call_rules(rules, at->mode);
     if (rules->at.mode == SONDE_MODE_TRAIN || !rules->trains) {
@@ -697,6 +714,13 @@ static bool check_needs(const sonde_rule_run *run, char *text, size_t size)
     return judged;
 }
 
+/* Whether the rule saw no step and no program, but judges them. */
+static bool saw_nothing(const sonde_rule_run *run)
+{
+    return run->steps == 0 && run->programs == 0 &&
+           (run->rule->step != NULL || run->rule->program != NULL);
+}
+
 /* "no train step was seen", with the modes that the rule judges; "no step was seen" if it
  * judges all. */
 static void say_no_step(const sonde_rule_run *run, char *text, size_t size)
@@ -732,12 +756,19 @@ void sonde_rules_account(const sonde_rules *rules, size_t i, sonde_rule_account 
                                     .findings = run->findings};
     account->judged =
         check_needs(run, account->lacked, sizeof account->lacked) && !run->failed;
-    if (account->judged && run->steps == 0 && run->rule->step != NULL) {
+    if (run->programs > 0 && !run->failed) { /* they are evidence enough */
+        account->judged = true;
+        account->lacked[0] = '\0';
+    } else if (account->judged && saw_nothing(run) && run->rule->program != NULL) {
+        account->judged = false;
+        (void)snprintf(account->lacked, sizeof account->lacked,
+                       "the run has no program of its steps");
+    } else if (account->judged && saw_nothing(run)) {
         account->judged = false;
         say_no_step(run, account->lacked, sizeof account->lacked);
     }
     if (run->lacked[0] != '\0') {
-        account->judged = account->judged && run->findings > 0;
+        account->judged = account->judged && (run->findings > 0 || run->programs > 0);
         (void)snprintf(account->lacked, sizeof account->lacked, "%s", run->lacked);
     }
 }

@@ -38,7 +38,7 @@ enum { SONDE__MESSAGE = 512 };
 /* A finding with the memory of its texts. */
 typedef struct sonde__rule_found {
     sonde_finding finding;
-    char *tensor;
+    char *tensor, *file; /* file: of its place; NULL: it has none */
     char message[SONDE__MESSAGE];
     sonde_rule_run *run; /* of its rule, and its tensor there */
     size_t index;
@@ -79,7 +79,10 @@ struct sonde_rule_run {
     sonde__rule_found **tensor_findings; /* by tensor; NULL: none */
     size_t capacity, finding_capacity;
     sonde__rule_found *run_finding; /* about the whole run; NULL: none */
-    sonde__rule_found *speaking;    /* between found and say */
+    sonde__rule_found **placed;     /* of sonde_rule_found_at */
+    size_t placed_count, placed_capacity;
+    uint64_t programs;           /* that it was shown */
+    sonde__rule_found *speaking; /* between found and say */
     size_t findings;
     char lacked[SONDE__MESSAGE];
 };
@@ -117,6 +120,7 @@ typedef struct sonde__rule_slot {
 } sonde__rule_slot;
 
 typedef struct sonde__rule_attached sonde__rule_attached;
+typedef struct sonde__rule_program sonde__rule_program;
 
 struct sonde_rules {
     sonde_rule_run **runs;
@@ -140,7 +144,9 @@ struct sonde_rules {
     bool trains;                   /* a step with evidence counted as training */
     uint64_t bad;                  /* NaN and infinities at this step */
     bool any, finished;            /* evidence at this step */
-    bool at_every_step;            /* a rule has no needs */
+    bool at_every_step;            /* a rule has no needs, and reads no programs */
+    sonde_program *programs[SONDE_MODE_COUNT]; /* in force; NULL: none so far */
+    sonde__rule_program *waiting_programs;     /* until their step ends */
     sonde__rule_found **found;
     size_t found_count, found_capacity;
     sonde__rule_found **waiting; /* suspicions, and findings whose severity may change */
@@ -180,6 +186,8 @@ sonde_mode sonde__rules_judged_mode(const sonde_rules *rules, sonde_mode mode);
 bool sonde__rules_judges(const sonde_rules *rules, const sonde_rule *rule,
                          sonde_mode mode);
 
+/* engine.c: the index of the need that a tensor answers, or SONDE_RULE_IGNORE. */
+int sonde__rule_wants(sonde_rule_run *run, uint32_t id);
 /* engine.c: the schedule of a need. */
 const sonde_schedule *sonde__rules_need_when(const sonde_rule_need *need);
 /* looks.c: adds what the rules that watch the slot need of it at steps of a mode. */
@@ -213,15 +221,40 @@ bool sonde__rules_add_outputs(sonde_rules *rules, size_t first, size_t end);
 void sonde__rules_report_new(sonde_rules *rules);
 /* findings.c: passes on, once more, those that lasted. */
 void sonde__rules_report_again(sonde_rules *rules);
-/* finding_order.c: sets the causes of the findings since the last report, and puts those
- * without one first. */
+/* finding_order.c: sets the causes of findings, and puts those without one first among the
+ * findings since the last report. */
 void sonde__rules_set_causes(sonde_rules *rules);
+/* finding_order.c: the earliest cause that stands; NULL: no finding stands. */
+const sonde_finding *sonde__rules_headline(const sonde_rules *rules);
 void sonde__rules_free_found(sonde_rules *rules);
 /* findings.c: makes a finding at its place, which is empty, among the findings or, waits,
  * among the suspicions; false if memory runs out. sonde_rule_say must follow. */
 bool sonde__rule_make_found(sonde_rule_run *run, size_t i, sonde_severity severity,
                             const char *statistic, double value, double threshold,
                             bool waits);
+/* findings.c: the same for a finding of sonde_rule_found_at; the place is copied. */
+bool sonde__rule_make_placed(sonde_rule_run *run, const char *tensor, sonde_place place,
+                             sonde_severity severity, const char *statistic, double value,
+                             double threshold);
+/* rules_program.c: a program, which is taken if all is well, is that of its mode from a
+ * global step on: the rules read it at the end of that step. */
+SONDE_API sonde_err sonde__rules_take_program(sonde_rules *rules, int64_t step,
+                                              sonde_program *program, sonde_diag *diag);
+/* rules_program.c: whether a program waits for the end of a step up to this one. */
+bool sonde__rules_has_program(const sonde_rules *rules, int64_t step);
+void sonde__rules_show_programs(sonde_rules *rules, int64_t step);
+void sonde__rules_free_programs(sonde_rules *rules);
+/* rules_program.c: the line of a tensor by the programs in force, and which of them. */
+sonde_place sonde__rules_place_of(const sonde_rules *rules, const char *tensor,
+                                  const sonde_program **program);
+/* rules_sink.c: sonde__rules_take_program, of the current step of an observer that the
+ * rules are attached to; and, at the end of each step, the end of one with a program, if
+ * no tap was due. */
+sonde_err sonde__rules_program(sonde_rules *rules, const sonde_observer *observer,
+                               const sonde_coordinate *at, sonde_program *program,
+                               sonde_diag *diag);
+void sonde__rules_end_program(sonde_rules *rules, const sonde_observer *observer,
+                              const sonde_coordinate *at);
 /* findings.c: sonde_rule_say. */
 void sonde__rule_vsay(sonde_rule_run *run, const char *advice, const char *fmt,
                       va_list args) SONDE_PRINTF(3, 0);

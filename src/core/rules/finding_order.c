@@ -1,11 +1,16 @@
 /*
  * finding_order.c - which finding follows from which, and the order in which people
- * should read them: what was wrong from the outside or in the setup, what broke first,
- * what followed from it, and doubts about the hardware; notes last.
+ * should read them: by step, what was wrong in the data or the setup and what broke before
+ * the signs that show only later; then what follows, notes, and what is resolved.
  *
- * While a value is not finite, everything that begins follows from the finding of
- * NonFinite that names its source; at the very step, that is what the table calls a
- * consequence. Rules that judge the data or the process judge no such value.
+ * A finding follows from
+ *     NonFinite   that names the source, if it begins while a value is not finite; at the
+ *                 very step, if the table calls it a consequence. Rules that judge the
+ *                 data or the process judge no such value.
+ *     a runaway   an error of a rule that sees values grow without bound, if its rule
+ *                 sees what that does (the table: GROWS, OUTGROWN). The first runaway
+ *                 counts. A loss that runs away is the cause of what began before it was
+ *                 recognized.
  */
 #include "rules/engine.h"
 #include "base/macros.h"
@@ -19,42 +24,49 @@
 /* EVENT: a BREAK if it comes before all causes and breaks, else a CONSEQUENCE. */
 enum { CAUSE, BREAK, EVENT, CONSEQUENCE, HARDWARE };
 
-/* apart: it judges the data or the process. A rule that is not here breaks. */
+/* APART: it judges the data or the process. GROWS: its errors say that values grow without
+ * bound; OUTGROWN: its findings are what that does. A rule that is not here breaks. */
+enum { APART = 1, GROWS = 2, OUTGROWN = 4 };
 typedef struct standing {
     const char *rule;
     int rank;
-    bool apart;
+    unsigned flags;
 } standing;
 
 static const standing standings[] = {
-    {"CheckInputImages", CAUSE, true},
-    {"ClassImbalance", CAUSE, false},
-    {"DtypeChanged", CAUSE, false},
-    {"DuplicateBatch", CAUSE, true},
-    {"EvalNondeterminism", CAUSE, false},
-    {"FrozenParameter", CAUSE, false},
-    {"InputRange", CAUSE, true},
-    {"LossBroadcast", CAUSE, false},
-    {"LossSign", CAUSE, false},
-    {"MissingZeroGrad", CAUSE, false},
-    {"NLPSequenceRatio", CAUSE, true},
-    {"OptimizerState", CAUSE, false},
-    {"PoorWeightInitialization", CAUSE, false},
-    {"ReplicaDivergence", CAUSE, false},
-    {"SoftmaxMisuse", CAUSE, false},
-    {"StalledTraining", BREAK, true},
-    {"SymmetricUnits", CAUSE, false},
-    {"TrainEvalMode", CAUSE, false},
-    {"UnfrozenParameter", CAUSE, false},
-    {"WeightUpdateRatio", CAUSE, false},
-    {"UpdateSpike", HARDWARE, false},
-    {"ExplodingTensor", CONSEQUENCE, false},
-    {"GradientSpike", EVENT, false},
-    {"LabelNoise", CONSEQUENCE, false},
-    {"LossNotDecreasing", CONSEQUENCE, false},
-    {"LossSpike", EVENT, false},
-    {"Overfit", CONSEQUENCE, false},
-    {"Overtraining", CONSEQUENCE, false},
+    {"CheckInputImages", CAUSE, APART},
+    {"ClassImbalance", CAUSE, 0},
+    {"DtypeChanged", CAUSE, 0},
+    {"DuplicateBatch", CAUSE, APART},
+    {"EvalNondeterminism", CAUSE, 0},
+    {"FrozenParameter", CAUSE, OUTGROWN},
+    {"InputRange", CAUSE, APART},
+    {"LossBroadcast", CAUSE, 0},
+    {"LossSign", CAUSE, GROWS},
+    {"MissingZeroGrad", CAUSE, 0},
+    {"NLPSequenceRatio", CAUSE, APART},
+    {"OptimizerState", CAUSE, 0},
+    {"PoorWeightInitialization", CAUSE, GROWS},
+    {"ReplicaDivergence", CAUSE, 0},
+    {"SoftmaxMisuse", CAUSE, 0},
+    {"SymmetricUnits", CAUSE, 0},
+    {"TrainEvalMode", CAUSE, 0},
+    {"UnfrozenParameter", CAUSE, 0},
+    {"WeightUpdateRatio", CAUSE, GROWS | OUTGROWN},
+    {"DeadRelu", BREAK, OUTGROWN},
+    {"NonFinite", BREAK, OUTGROWN},
+    {"SaturatedActivation", BREAK, OUTGROWN},
+    {"StalledTraining", BREAK, APART},
+    {"VanishingGradient", BREAK, OUTGROWN},
+    {"WeightJump", BREAK, GROWS | OUTGROWN},
+    {"UpdateSpike", HARDWARE, OUTGROWN},
+    {"ExplodingTensor", CONSEQUENCE, OUTGROWN},
+    {"GradientSpike", EVENT, GROWS | OUTGROWN},
+    {"LabelNoise", CONSEQUENCE, OUTGROWN},
+    {"LossNotDecreasing", CONSEQUENCE, OUTGROWN},
+    {"LossSpike", EVENT, GROWS | OUTGROWN},
+    {"Overfit", CONSEQUENCE, 0},
+    {"Overtraining", CONSEQUENCE, 0},
 };
 
 static standing standing_of(const char *rule)
@@ -64,7 +76,7 @@ static standing standing_of(const char *rule)
             return standings[i];
         }
     }
-    return (standing){rule, BREAK, false};
+    return (standing){rule, BREAK, 0};
 }
 
 /* --- causes ------------------------------------------------------------------------- */
@@ -98,7 +110,7 @@ static bool follows(const sonde_finding *finding, const sonde_finding *source)
     const standing kind = standing_of(finding->rule);
 
     /* one that has waited may be older than the source */
-    return !kind.apart && !is_source(finding) && !is_own_failure(finding) &&
+    return (kind.flags & APART) == 0 && !is_source(finding) && !is_own_failure(finding) &&
            finding->step >= source->step &&
            (finding->step > source->step || kind.rank >= EVENT);
 }
@@ -126,16 +138,109 @@ static void put_causes_first(sonde_rules *rules)
     sonde__free(sorted);
 }
 
-void sonde__rules_set_causes(sonde_rules *rules)
+static bool is_loud_start(const sonde_finding *finding)
 {
-    const sonde_finding *source = source_now(rules);
+    return strcmp(finding->rule, "PoorWeightInitialization") == 0 &&
+           finding->severity == SONDE_SEVERITY_WARNING;
+}
 
-    for (size_t i = rules->reported; source != NULL && i < rules->found_count; i++) {
+static bool is_loss_sign(const sonde_finding *finding)
+{
+    return strcmp(finding->rule, "LossSign") == 0;
+}
+
+/* An error that says that values grow without bound, or a warning that they began so. Of
+ * rules that see small values too, one above its threshold. */
+static bool is_runaway(const sonde_finding *finding)
+{
+    return (finding->severity == SONDE_SEVERITY_ERROR || is_loud_start(finding)) &&
+           finding->because_of == 0 && finding->resolved_step == 0 &&
+           (standing_of(finding->rule).flags & GROWS) != 0 &&
+           (is_loss_sign(finding) || finding->value > finding->threshold);
+}
+
+/* The first one by step; a loss that runs away is before all others. */
+static const sonde_finding *first_runaway(const sonde_rules *rules)
+{
+    const sonde_finding *first = NULL;
+
+    for (size_t i = 0; i < rules->found_count; i++) {
+        const sonde_finding *finding = &rules->found[i]->finding;
+
+        if (is_runaway(finding) &&
+            (first == NULL || (!is_loss_sign(first) &&
+                               (is_loss_sign(finding) || finding->step < first->step)))) {
+            first = finding;
+        }
+    }
+    return first;
+}
+
+/* A value of the data was not finite by itself. */
+static bool is_of_data(const sonde_rules *rules, const sonde_finding *finding)
+{
+    uint32_t id = SONDE_NO_TENSOR;
+
+    return is_source(finding) &&
+           sonde_catalogue_find(rules->catalogue, finding->tensor, &id, NULL) ==
+               SONDE_OK &&
+           sonde_catalogue_info(rules->catalogue, id)->role == SONDE_ROLE_INPUT;
+}
+
+static bool follows_runaway(const sonde_rules *rules, const sonde_finding *finding,
+                            const sonde_finding *runaway)
+{
+    const bool later = is_source(finding) ? finding->step > runaway->step
+                                          : finding->step >= runaway->step;
+
+    return finding != runaway && finding->because_of == 0 &&
+           (standing_of(finding->rule).flags & OUTGROWN) != 0 &&
+           !is_own_failure(finding) && (later || is_loss_sign(runaway)) &&
+           !is_of_data(rules, finding);
+}
+
+/* The findings since the last report begin while a value is not finite. */
+static void set_source(sonde_rules *rules, const sonde_finding *source)
+{
+    const uint64_t root = source->because_of != 0 ? source->because_of : source->id;
+
+    for (size_t i = rules->reported; i < rules->found_count; i++) {
         sonde_finding *finding = &rules->found[i]->finding;
 
-        if (finding->because_of == 0 && follows(finding, source)) {
-            finding->because_of = source->id;
+        if (finding->because_of == 0 && finding->id != root && follows(finding, source)) {
+            finding->because_of = root;
         }
+    }
+}
+
+/* What followed from a finding that follows itself has the same cause. */
+static void set_runaway(sonde_rules *rules, const sonde_finding *runaway)
+{
+    for (size_t i = 0; i < rules->found_count; i++) {
+        sonde_finding *finding = &rules->found[i]->finding;
+
+        if (!follows_runaway(rules, finding, runaway)) {
+            continue;
+        }
+        finding->because_of = runaway->id;
+        for (size_t k = 0; is_source(finding) && k < rules->found_count; k++) {
+            sonde_finding *next = &rules->found[k]->finding;
+
+            next->because_of =
+                next->because_of == finding->id ? runaway->id : next->because_of;
+        }
+    }
+}
+
+void sonde__rules_set_causes(sonde_rules *rules)
+{
+    const sonde_finding *runaway = first_runaway(rules), *source = source_now(rules);
+
+    if (runaway != NULL) {
+        set_runaway(rules, runaway);
+    }
+    if (source != NULL) {
+        set_source(rules, source);
     }
     if (rules->found_count > rules->reported + 1) {
         put_causes_first(rules);
@@ -180,13 +285,14 @@ typedef struct placed {
     size_t place; /* in the order found */
 } placed;
 
-/* The step of the first cause or break that is no note; INT64_MAX: there is none. */
+/* The step of the first cause or break that stands and is no note; INT64_MAX: none. */
 static int64_t first_break(const sonde_finding *findings, size_t count)
 {
     int64_t first = INT64_MAX;
 
     for (size_t i = 0; i < count; i++) {
         if (findings[i].because_of == 0 && findings[i].severity > SONDE_SEVERITY_NOTE &&
+            findings[i].resolved_step == 0 &&
             standing_of(findings[i].rule).rank <= BREAK) {
             first = SONDE_MIN(first, findings[i].step);
         }
@@ -201,18 +307,27 @@ static placed place(const sonde_finding *finding, size_t i, int64_t first)
     if (rank == EVENT) {
         rank = finding->step < first ? BREAK : CONSEQUENCE;
     }
-    return (placed){*finding,
-                    finding->because_of != 0 ? SONDE_MAX(rank, CONSEQUENCE) : rank, i};
+    return (placed){*finding, rank, i};
+}
+
+/* Causes and what broke are of one kind: the earlier one is the cause. So is all that
+ * follows. */
+static int kind_of(const placed *item)
+{
+    return item->finding.because_of != 0 ? CONSEQUENCE : SONDE_MAX(item->rank, BREAK);
 }
 
 static int compare(const placed *a, const placed *b)
 {
     const sonde_finding *x = &a->finding, *y = &b->finding;
     const int64_t keys[][2] = {
+        {x->resolved_step > 0, y->resolved_step > 0},
         {x->severity == SONDE_SEVERITY_NOTE, y->severity == SONDE_SEVERITY_NOTE},
+        {x->because_of != 0, y->because_of != 0},
+        {kind_of(a), kind_of(b)},
+        {x->step, y->step},
         {a->rank, b->rank},
         {y->severity, x->severity},
-        {x->step, y->step},
         {(int64_t)a->place, (int64_t)b->place}};
 
     for (size_t i = 0; i < SONDE_COUNT_OF(keys); i++) {
@@ -263,6 +378,28 @@ size_t sonde_findings_first(const sonde_finding *findings, size_t count)
         const placed b = place(&findings[best], best, first);
 
         best = compare(&a, &b) < 0 ? i : best;
+    }
+    return best;
+}
+
+const sonde_finding *sonde__rules_headline(const sonde_rules *rules)
+{
+    const sonde_finding *best = NULL;
+    size_t at = 0;
+    int64_t first = INT64_MAX;
+
+    for (size_t i = 0; i < rules->found_count; i++) {
+        first = SONDE_MIN(first, first_break(&rules->found[i]->finding, 1));
+    }
+    for (size_t i = 0; i < rules->found_count; i++) {
+        const sonde_finding *finding = &rules->found[i]->finding;
+        const placed a = place(finding, i, first);
+        const placed b = place(best != NULL ? best : finding, at, first);
+
+        if (finding->resolved_step == 0 && (best == NULL || compare(&a, &b) < 0)) {
+            best = finding;
+            at = i;
+        }
     }
     return best;
 }

@@ -31,9 +31,13 @@ const char *sonde_severity_name(sonde_severity severity)
 
 /* --- making ------------------------------------------------------------------------- */
 
-/* XXH3 of "rule\0tensor\0" and the step, little-endian. */
-static uint64_t finding_id(const char *rule, const char *tensor, int64_t step)
+/* XXH3 of "rule\0tensor\0", of "file:line\0" if the rule gave a place, and the step,
+ * little-endian. */
+static uint64_t finding_id(const char *rule, const char *tensor, const sonde_place *place,
+                           int64_t step)
 {
+    char line[16];
+
     XXH3_state_t *state = XXH3_createState();
 
     if (state == NULL) {
@@ -42,6 +46,11 @@ static uint64_t finding_id(const char *rule, const char *tensor, int64_t step)
     (void)XXH3_64bits_reset(state);
     (void)XXH3_64bits_update(state, rule, strlen(rule) + 1);
     (void)XXH3_64bits_update(state, tensor, strlen(tensor) + 1);
+    if (place != NULL) {
+        (void)snprintf(line, sizeof line, ":%d", place->line);
+        (void)XXH3_64bits_update(state, place->file, strlen(place->file));
+        (void)XXH3_64bits_update(state, line, strlen(line) + 1);
+    }
     (void)XXH3_64bits_update(state, &step, sizeof step);
     const uint64_t id = XXH3_64bits_digest(state);
     (void)XXH3_freeState(state);
@@ -62,6 +71,7 @@ static void free_found(sonde__rule_found *found)
 {
     if (found != NULL) {
         sonde__free(found->tensor);
+        sonde__free(found->file);
         sonde__free(found);
     }
 }
@@ -121,23 +131,40 @@ static sonde__rule_found *new_found(sonde_rule_run *run, const char *tensor, boo
     return found;
 }
 
-bool sonde__rule_make_found(sonde_rule_run *run, size_t i, sonde_severity severity,
-                            const char *statistic, double value, double threshold,
-                            bool waits)
+/* Its place is unknown if memory runs out. */
+static void set_place(sonde__rule_found *found, const char *file, int line)
 {
-    sonde__rule_found **place =
-        i == SONDE_RULE_WHOLE_RUN ? &run->run_finding : &run->tensor_findings[i];
-    const char *tensor =
-        i == SONDE_RULE_WHOLE_RUN ? "" : sonde_rule_info(run, run->tensors[i].id)->name;
+    found->file = file[0] != '\0' ? sonde__strdup(file) : NULL;
+    found->finding.place =
+        found->file != NULL ? (sonde_place){found->file, line} : (sonde_place){"", 0};
+}
+
+/* The place of its tensor, if a program in force knows it. */
+static void find_place(const sonde_rules *rules, sonde__rule_found *found)
+{
+    const sonde_program *program = NULL;
+    const sonde_place place = sonde__rules_place_of(rules, found->tensor, &program);
+    char file[4096];
+
+    (void)sonde_program_place_text(program, (sonde_place){place.file, 0}, file,
+                                   sizeof file);
+    set_place(found, file, place.line);
+}
+
+/* A finding, about to be spoken of; NULL if memory runs out. place: given by the rule; or
+ * NULL. */
+static sonde__rule_found *make(sonde_rule_run *run, const char *tensor,
+                               const sonde_place *place, sonde_severity severity,
+                               const char *statistic, bool waits)
+{
     const sonde_coordinate *at = &run->rules->at;
     sonde__rule_found *found = new_found(run, tensor, waits);
 
     if (found == NULL) {
-        return false;
+        return NULL;
     }
-    *place = found;
     found->finding = (sonde_finding){
-        .id = finding_id(run->rule->name, tensor, at->global_step),
+        .id = finding_id(run->rule->name, tensor, place, at->global_step),
         .rule = run->rule->name,
         .severity = severity,
         .tensor = found->tensor,
@@ -147,12 +174,54 @@ bool sonde__rule_make_found(sonde_rule_run *run, size_t i, sonde_severity severi
         .last_step = at->global_step,
         .steps = 1,
         .statistic = statistic,
-        .value = value,
-        .threshold = threshold,
         .message = found->message,
         .advice = run->rule->advice,
     };
+    if (place != NULL) {
+        set_place(found, place->file, place->line);
+    } else {
+        find_place(run->rules, found);
+    }
     run->speaking = found;
+    return found;
+}
+
+bool sonde__rule_make_found(sonde_rule_run *run, size_t i, sonde_severity severity,
+                            const char *statistic, double value, double threshold,
+                            bool waits)
+{
+    sonde__rule_found **place =
+        i == SONDE_RULE_WHOLE_RUN ? &run->run_finding : &run->tensor_findings[i];
+    const char *tensor =
+        i == SONDE_RULE_WHOLE_RUN ? "" : sonde_rule_info(run, run->tensors[i].id)->name;
+    sonde__rule_found *found = make(run, tensor, NULL, severity, statistic, waits);
+
+    if (found == NULL) {
+        return false;
+    }
+    found->finding.value = value;
+    found->finding.threshold = threshold;
+    *place = found;
+    return true;
+}
+
+bool sonde__rule_make_placed(sonde_rule_run *run, const char *tensor, sonde_place place,
+                             sonde_severity severity, const char *statistic, double value,
+                             double threshold)
+{
+    if (!sonde__reserve(&run->placed, &run->placed_capacity, run->placed_count + 1,
+                        sizeof *run->placed)) {
+        run->rules->forgot = true;
+        return false;
+    }
+    sonde__rule_found *found = make(run, tensor, &place, severity, statistic, false);
+
+    if (found == NULL) {
+        return false;
+    }
+    found->finding.value = value;
+    found->finding.threshold = threshold;
+    run->placed[run->placed_count++] = found;
     return true;
 }
 
@@ -166,6 +235,20 @@ void sonde__rule_vsay(sonde_rule_run *run, const char *advice, const char *fmt,
         found->finding.advice = advice;
     }
     run->speaking = NULL;
+}
+
+void sonde__rule_date(sonde_rule_run *run, const sonde_rule_tensor *t,
+                      const sonde_coordinate *at)
+{
+    sonde__rule_found *found =
+        t != NULL ? run->tensor_findings[t - run->tensors] : run->run_finding;
+
+    if (found != NULL && found->finding.step == run->rules->at.global_step) {
+        found->finding.step = at->global_step;
+        found->finding.mode_step = at->mode_step;
+        found->finding.id =
+            finding_id(run->rule->name, found->finding.tensor, NULL, at->global_step);
+    }
 }
 
 void sonde_rule_say(sonde_rule_run *run, const char *advice, const char *fmt, ...)
@@ -243,6 +326,17 @@ static void put_id(sonde_json *json, const char *key, uint64_t id)
     }
 }
 
+/* "train.py:41"; nothing if it is unknown. */
+static void put_place(sonde_json *json, sonde_place place)
+{
+    char text[4200];
+
+    if (place.file != NULL && place.file[0] != '\0') {
+        sonde_json_string(json, "place",
+                          sonde_program_place_text(NULL, place, text, sizeof text));
+    }
+}
+
 size_t sonde_finding_json(const sonde_finding *finding, char *buf, size_t size)
 {
     if (finding == NULL || buf == NULL) {
@@ -267,6 +361,7 @@ size_t sonde_finding_json(const sonde_finding *finding, char *buf, size_t size)
     put_real(&json, "threshold", finding->threshold);
     sonde_json_string(&json, "message", finding->message);
     sonde_json_string(&json, "advice", finding->advice);
+    put_place(&json, finding->place);
     put_id(&json, "because_of", finding->because_of);
     if (finding->raised_step > 0) {
         sonde_json_string(&json, "raised_from",

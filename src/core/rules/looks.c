@@ -64,7 +64,8 @@ sonde_rules_looks sonde_rules_looks_of_role(const sonde_rules *rules, sonde_role
 {
     sonde_rules_looks looks = {0};
 
-    if ((unsigned)role >= SONDE_ROLE_COUNT || (unsigned)mode >= SONDE_MODE_COUNT) {
+    if ((unsigned)role >= SONDE_ROLE_COUNT || role == SONDE_ROLE_PROGRAM ||
+        (unsigned)mode >= SONDE_MODE_COUNT) {
         return looks;
     }
     for (size_t i = 0; rules != NULL && i < rules->count; i++) {
@@ -83,8 +84,7 @@ sonde_rules_looks sonde_rules_looks_of_role(const sonde_rules *rules, sonde_role
 /* Adds what a rule needs of a tensor, if it wants it. */
 static void add_wanted(sonde_rule_run *run, uint32_t id, sonde_rules_looks *looks)
 {
-    const sonde_tensor_info *info = sonde_catalogue_info(run->rules->catalogue, id);
-    const int need = run->rule->wants(run, info, id);
+    const int need = sonde__rule_wants(run, id);
 
     if (need < 0 || (size_t)need >= run->rule->need_count) {
         return;

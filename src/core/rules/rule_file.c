@@ -307,7 +307,7 @@ static sonde_err check_rule(const sonde_rule *rule, const char *path, sonde_diag
     if ((rule->modes >> SONDE_MODE_COUNT) != 0) {
         return bad_row(diag, path, rule, "a bit for each mode", "its modes");
     }
-    if (rule->wants == NULL) {
+    if (rule->wants == NULL && (rule->need_count > 0 || rule->program == NULL)) {
         return bad_row(diag, path, rule, "a function wants", "it selects no tensors");
     }
     for (size_t i = 0; i < rule->param_count; i++) {

@@ -15,6 +15,7 @@
 #include "observe/tensor_names.h"
 #include "observe/attach.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum { HOWS = 1 << SONDE_FORM_COUNT, SLOWER = 10 };
@@ -90,11 +91,43 @@ static void sink_end_step(sonde_sink *sink, const sonde_coordinate *at)
     sonde_rules *rules = self->attached->rules;
     const sonde_coordinate placed = place(self->attached, at);
 
-    if (rules->any) { /* no other sink has ended the step */
+    if (rules->any || sonde__rules_has_program(rules, placed.global_step)) {
+        /* no other sink has ended the step */
         sonde__rules_end_step(rules, &placed);
     }
     rules->next.next[placed.mode] = placed.mode_step + 1;
     rules->next.next[SONDE_MODE_GLOBAL] = placed.global_step + 1;
+}
+
+/* NULL: the rules are not attached to it. */
+static sonde__rule_attached *attached_to(const sonde_rules *rules,
+                                         const sonde_observer *observer)
+{
+    sonde__rule_attached *attached = rules->attached;
+
+    while (attached != NULL && attached->observer != observer) {
+        attached = attached->next;
+    }
+    return attached;
+}
+
+sonde_err sonde__rules_program(sonde_rules *rules, const sonde_observer *observer,
+                               const sonde_coordinate *at, sonde_program *program,
+                               sonde_diag *diag)
+{
+    sonde__rule_attached *attached = attached_to(rules, observer);
+
+    assert(attached != NULL);
+    return sonde__rules_take_program(rules, place(attached, at).global_step, program,
+                                     diag);
+}
+
+void sonde__rules_end_program(sonde_rules *rules, const sonde_observer *observer,
+                              const sonde_coordinate *at)
+{
+    if (rules->waiting_programs != NULL) {
+        sink_end_step(&attached_to(rules, observer)->sinks[0].sink, at);
+    }
 }
 
 static void free_attached(sonde_rules *rules)

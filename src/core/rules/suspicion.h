@@ -19,8 +19,9 @@
  *
  * A finding that came of a suspicion is a state. It rises to terms.ill if training, which
  * went well, goes badly while its condition holds, and an event that is no error yet is
- * judged again when it happens again. A warning or an error is resolved once the tensor has
- * recovered, or training goes well after all; it stays a finding.
+ * judged again when it happens again. A finding is resolved once the tensor has recovered,
+ * or training goes well after all; it stays a finding. A note about what does no harm is
+ * resolved from the start.
  */
 #ifndef SONDE_RULES_SUSPICION_H
 #define SONDE_RULES_SUSPICION_H
@@ -80,6 +81,11 @@ void sonde__rule_confirm(sonde_rule_run *run, const sonde_rule_tensor *t,
                          sonde_severity severity);
 /* A suspicion of the tensor is withdrawn, if there is one. */
 void sonde__rule_withdraw(sonde_rule_run *run, const sonde_rule_tensor *t);
+/* The finding of the tensor, which is made at this step, began at an earlier one. */
+void sonde__rule_date(sonde_rule_run *run, const sonde_rule_tensor *t,
+                      const sonde_coordinate *at);
+/* A finding of the tensor is resolved, until its condition holds again. */
+void sonde__rule_resolve(sonde_rule_run *run, const sonde_rule_tensor *t);
 /* Whether a suspicion of the tensor waits, and is no finding yet. */
 bool sonde__rule_suspects(const sonde_rule_run *run, const sonde_rule_tensor *t);
 /* Whether a loss need not fall in this run, or none is the objective. */

@@ -283,9 +283,17 @@ void sonde__rule_confirm(sonde_rule_run *run, const sonde_rule_tensor *t,
 
 static void resolve(const sonde_rules *rules, sonde__rule_found *found)
 {
-    if (found->finding.resolved_step == 0 &&
-        found->finding.severity > SONDE_SEVERITY_NOTE) {
+    if (found->finding.resolved_step == 0) {
         found->finding.resolved_step = rules->at.global_step;
+    }
+}
+
+void sonde__rule_resolve(sonde_rule_run *run, const sonde_rule_tensor *t)
+{
+    sonde__rule_found *found = *place_of(run, index_of(run, t));
+
+    if (found != NULL && found->kept) {
+        resolve(run->rules, found);
     }
 }
 
@@ -374,11 +382,12 @@ bool sonde__rule_report(sonde_rule_run *run, const sonde_rule_tensor *t,
     return first;
 }
 
-/* The severity that the suspicion has now; WITHDRAWN - 1: it is not decided yet. */
+/* The severity that the suspicion has now; WITHDRAWN - 1: it is not decided yet. A note
+ * about what does no harm, since training goes well, is resolved at once. */
 enum { UNDECIDED = SONDE__WITHDRAWN - 1 };
 enum { UNTRAINED = 10 }; /* looks until it is one, if no step of training was seen */
 
-static int decide(const sonde_rules *rules, const sonde__rule_found *found, bool ended)
+static int decide(const sonde_rules *rules, sonde__rule_found *found, bool ended)
 {
     const sonde__rule_terms *terms = found->terms;
     const bool lasts = found->held >= terms->looks;
@@ -401,6 +410,9 @@ static int decide(const sonde_rules *rules, const sonde__rule_found *found, bool
     case SONDE__RULES_OPEN:
         break;
     case SONDE__RULES_WELL:
+        if (terms->well == SONDE_SEVERITY_NOTE && !found->kept) {
+            resolve(rules, found);
+        }
         return terms->well;
     case SONDE__RULES_ILL:
         return lasts ? terms->ill : terms->untold;
@@ -412,14 +424,15 @@ static int decide(const sonde_rules *rules, const sonde__rule_found *found, bool
     return UNDECIDED;
 }
 
-/* A warning or an error is resolved by WELL verdicts in a row that training goes well. */
+/* A finding is resolved by WELL verdicts in a row that training goes well, unless that does
+ * not excuse it. */
 static void watch_recovery(const sonde_rules *rules, sonde__rule_found *found)
 {
     enum { WELL = 2 };
     const uint64_t since = rules->progress.count - found->mark.count;
 
-    if (found->terms->event || since == 0 || since % SONDE__RULES_SHORT != 0 ||
-        rules->progress.count == 0) {
+    if (found->terms->event || found->terms->well > SONDE_SEVERITY_NOTE || since == 0 ||
+        since % SONDE__RULES_SHORT != 0 || rules->progress.count == 0) {
         return;
     }
     found->well = sonde__rules_progress_since(&rules->progress, &found->mark, false,
@@ -443,9 +456,7 @@ static int decide_kept(const sonde_rules *rules, sonde__rule_found *found)
                        rules->at.global_step - finding->last_step <= RECENT;
     int severity = UNDECIDED;
 
-    if ((int)finding->severity > SONDE_SEVERITY_NOTE) {
-        watch_recovery(rules, found);
-    }
+    watch_recovery(rules, found);
     if (terms->event && found->again) {
         severity = decide(rules, found, false);
         found->again = severity == UNDECIDED;
@@ -507,6 +518,7 @@ bool sonde_rule_found(sonde_rule_run *run, size_t i, sonde_severity severity,
                                       false);
     }
     sonde__rules_hold_again(run->rules, *place);
+    (*place)->finding.resolved_step = 0;
     if (!(*place)->kept || severity <= (*place)->finding.severity) {
         return false;
     }

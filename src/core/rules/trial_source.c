@@ -20,6 +20,8 @@
 
 #include "tensor/reduction.h"
 
+#include <sonde/log.h>
+
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -141,6 +143,74 @@ static sonde_err next_record(trial_source *source, sonde_diag *diag)
                                : SONDE_OK;
 }
 
+static bool is_program(const trial_source *source, uint32_t id)
+{
+    return info_of(source, id)->role == SONDE_ROLE_PROGRAM;
+}
+
+/* Rules read the programs of the first worker. One whose text is damaged is left out. */
+static sonde_err take_program(trial_source *source, const sonde_trial_record *record,
+                              sonde_diag *diag)
+{
+    sonde_program *program = NULL;
+    sonde_diag fault;
+    sonde_err err = SONDE_OK;
+
+    if (record->worker != sonde_trial_worker(source->trial, 0)) {
+        return SONDE_OK;
+    }
+    err = sonde_program_read(record->view.data, (size_t)sonde_view_count(&record->view),
+                             &program, &fault);
+    if (err == SONDE_ENOMEM) {
+        return sonde__fail_nomem(diag, "a program");
+    }
+    if (err != SONDE_OK) {
+        char line[SONDE_DIAG_LINE];
+
+        sonde_log(SONDE_LOG_WARNING, "rules", "%s at step %lld is left out: %s",
+                  info_of(source, record->id)->name, (long long)record->at.global_step,
+                  sonde_diag_line(&fault, line, sizeof line));
+        return SONDE_OK;
+    }
+    err = sonde__rules_take_program(source->rules, record->at.global_step, program, diag);
+    if (err != SONDE_OK) {
+        sonde_program_destroy(program);
+    }
+    return err;
+}
+
+/* Takes the programs that hold already at the first step that is judged. */
+static sonde_err take_earlier(trial_source *source, sonde_diag *diag)
+{
+    const sonde_catalogue *catalogue = sonde_trial_catalogue(source->trial);
+    uint32_t ids[SONDE_MODE_COUNT];
+    sonde_trial_cursor_options options = {.size = sizeof options,
+                                          .ids = ids,
+                                          .mode = SONDE_MODE_GLOBAL,
+                                          .end = source->next};
+    sonde_err err = SONDE_OK;
+
+    for (uint32_t id = 0; id < sonde_catalogue_count(catalogue) &&
+                          options.id_count < SONDE_MODE_COUNT && source->next > 0;
+         id++) {
+        if (is_program(source, id)) {
+            ids[options.id_count++] = id;
+        }
+    }
+    if (options.id_count == 0) {
+        return SONDE_OK;
+    }
+    SONDE__TRY(sonde_trial_cursor_create(source->trial, &options, &source->cursor, diag));
+    for (err = next_record(source, diag); err == SONDE_OK && source->has_record;
+         err = next_record(source, diag)) {
+        SONDE__TRY_DONE(take_program(source, &source->record, diag));
+    }
+done:
+    sonde_trial_cursor_destroy(source->cursor);
+    source->cursor = NULL;
+    return err;
+}
+
 /* Opens a cursor over the evidence other than vital signs, from the next step on. */
 static sonde_err open_cursor(trial_source *source, sonde_diag *diag)
 {
@@ -159,6 +229,7 @@ static sonde_err open_cursor(trial_source *source, sonde_diag *diag)
         unsigned how = wants(source, id);
 
         how = (how & SONDE_HOW_HASH) ? how | SONDE_HOW_RAW : how;
+        how |= is_program(source, id) ? SONDE_HOW_RAW : 0;
         how &= SONDE_HOW_RAW | SONDE_HOW_SKETCH;
         if (how != 0) {
             ids[options.id_count++] = id;
@@ -246,6 +317,10 @@ static sonde_err put_records(trial_source *source, int64_t step, sonde_diag *dia
                                                          : SONDE_HOW_SKETCH;
         sonde_observation observation = {.at = record->at};
 
+        if (is_program(source, record->id)) {
+            SONDE__TRY(take_program(source, record, diag));
+            continue;
+        }
         if (record->at.global_step < step || has_earlier(source, record)) {
             continue;
         }
@@ -409,6 +484,7 @@ sonde_err sonde_rules_judge(sonde_rules *rules, sonde_trial *trial,
     rules->begin = source.pace->begin;
     SONDE__TRY_DONE(sonde__rules_begin(rules, sonde_trial_catalogue(trial), in_collection,
                                        trial, diag));
+    SONDE__TRY_DONE(take_earlier(&source, diag));
     err = judge_new(&source, &any, diag);
     if (err != SONDE_OK || !source.pace->follow) {
         goto done;

@@ -148,30 +148,11 @@ void sonde__train_judging_close(sonde_nn_trainer *trainer)
 
 /* --- the verdict -------------------------------------------------------------------- */
 
-bool sonde_nn_trainer_verdict(const sonde_nn_trainer *trainer, sonde_nn_verdict *verdict)
+bool sonde_nn_trainer_verdict(const sonde_nn_trainer *trainer, sonde_verdict *verdict)
 {
-    if (trainer == NULL) {
+    if (trainer == NULL || verdict == NULL || trainer->rules == NULL) {
         return false;
     }
-    size_t count = 0;
-
-    if (trainer->rules == NULL) {
-        return false;
-    }
-    *verdict = (sonde_nn_verdict){.steps = sonde_rules_steps(trainer->rules)};
-    for (size_t i = 0; i < sonde_rules_count(trainer->rules); i++) {
-        sonde_rule_account account;
-
-        sonde_rules_account(trainer->rules, i, &account);
-        verdict->rules += account.judged;
-    }
-    const sonde_finding *all = sonde_rules_findings(trainer->rules, &count);
-    for (size_t i = 0; i < count; i++) {
-        verdict->counts[all[i].severity]++;
-        verdict->following += all[i].because_of != 0;
-    }
-    if (count > 0) {
-        verdict->worst = &all[sonde_findings_first(all, count)];
-    }
+    *verdict = sonde_rules_verdict(trainer->rules);
     return true;
 }

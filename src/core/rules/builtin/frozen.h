@@ -4,6 +4,7 @@
  *     rule_frozen_parameter.c   alone: a parameter has a gradient and does not change;
  *                               idle: no parameter changes
  *     frozen_cut_off.c          cut off: a weight never had a gradient
+ *     frozen_program.c          by the program: who holds, uses and reaches parameters
  *
  * A comparison is of a tensor with its last observed value, by all its vital signs, to the
  * bit.
@@ -37,6 +38,7 @@ typedef struct sonde__builtin_frozen {
     size_t idlest;
     double largest; /* |element| of all gradients so far */
     double resting; /* the same, at the first step of this rest */
+    int64_t looks;  /* with a program in force */
 } sonde__builtin_frozen;
 
 /* Of a tensor. */
@@ -45,6 +47,8 @@ typedef struct sonde__builtin_frozen_memory {
     sonde_vitals before;
     bool has_before, same;
     bool meant;              /* it may be frozen on purpose */
+    bool told;               /* reported by the program */
+    bool cut;                /* it was reported as cut off */
     bool moved, pulled;      /* has ever changed; its gradient was ever not 0 */
     int64_t steps;           /* comparisons in a row at which it was the same */
     int64_t rest, rest_most; /* the same, whatever its gradient; the most that ended */
@@ -61,5 +65,10 @@ static inline bool sonde__builtin_frozen_is_weight(const sonde_rule_run *run,
 void sonde__builtin_frozen_survey(sonde_rule_run *run);
 /* Reports the weights that are cut off; once. */
 void sonde__builtin_frozen_judge_cut_off(sonde_rule_run *run);
+/* sonde_rule.program; and its part of each step, once gradients are known. */
+void sonde__builtin_frozen_program(sonde_rule_run *run, const sonde_program *program);
+void sonde__builtin_frozen_judge_program(sonde_rule_run *run);
+/* Findings of weights that are trained by now are resolved. */
+void sonde__builtin_frozen_resolve(sonde_rule_run *run);
 
 #endif

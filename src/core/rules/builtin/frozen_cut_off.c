@@ -14,6 +14,10 @@
  * that require one, unless a whole module of several weights is like it (a teacher, a
  * backbone without gradients). All others are one note.
  *
+ * A weight of which the program says that an optimizer holds it (SONDE_NOTE_HELD) is not
+ * frozen on purpose: a warning in place of that note; if none of the weights of its optimizer
+ * ever had a gradient, an error. The first such weight stands for all of its optimizer.
+ *
  * A weight after trained ones may be cut off on purpose, and tensors cannot always show it:
  *     leaf      its module's output has no gradient, where those of others have one:
  *               nothing that is trained uses it (a pooler, the last residual)
@@ -36,7 +40,7 @@ static bool is_cut_off(sonde_rule_run *run, const sonde_rule_tensor *tensor)
     const sonde__builtin_frozen_memory *memory = tensor->memory;
 
     return sonde__builtin_frozen_is_weight(run, tensor) && memory->has_before &&
-           !memory->moved && !memory->pulled;
+           !memory->told && !memory->moved && !memory->pulled;
 }
 
 /* True if every weight of the module whose name is the first characters of that of a
@@ -146,9 +150,11 @@ static bool is_one_module(sonde_rule_run *run)
 /* How a weight is cut off. */
 typedef enum cut_off {
     MAY_BE_MEANT,
-    AFTER, /* a trained layer */
-    ASKED, /* it requires a gradient, and is used */
-    UNUSED /* perhaps */
+    AFTER,  /* a trained layer */
+    ASKED,  /* it requires a gradient, and is used */
+    UNUSED, /* perhaps */
+    HELD,   /* by an optimizer, which trains others */
+    BARREN  /* ... which trains nothing */
 } cut_off;
 
 /* others: how many, if it stands for others. */
@@ -160,18 +166,24 @@ static void report(sonde_rule_run *run, const sonde_rule_tensor *t, size_t other
         const char *text;
     } kinds[] = {
         [MAY_BE_MEANT] = {SONDE__SURE(NOTE),
-                          "That is right if they are frozen on purpose."},
+                          "That is right for layers that are frozen on purpose."},
         [AFTER] = {SONDE__SURE(WARNING), "Layers before it are trained."},
         [ASKED] = {SONDE__SURE(WARNING),
                    "It requires a gradient, and other layers are trained."},
         [UNUSED] = {&unused,
                     "That is right if nothing that is trained uses its layer, or "
-                    "if it is frozen on purpose."}};
+                    "if it is frozen on purpose."},
+        [HELD] = {SONDE__SURE(WARNING),
+                  "An optimizer holds it, and trains other layers."},
+        [BARREN] = {SONDE__SURE(ERROR), "The optimizer that holds it trains nothing: no "
+                                        "loss reaches its weights."}};
     const sonde__builtin_frozen *state = sonde_rule_state(run);
     char and_others[64] = "";
 
-    if (how == MAY_BE_MEANT) {
-        (void)snprintf(and_others, sizeof and_others, " and %zu other weights", others);
+    ((sonde__builtin_frozen_memory *)t->memory)->cut = true;
+    if (others > 0) {
+        (void)snprintf(and_others, sizeof and_others, " and %zu other weight%s", others,
+                       others == 1 ? "" : "s");
     }
     sonde__rule_report(run, t, kinds[how].terms, "steps_without_gradient",
                        (double)state->compared, (double)state->idle,
@@ -218,6 +230,76 @@ static cut_off how_cut_off(sonde_rule_run *run, const sonde_rule_tensor *t, bool
                : how;
 }
 
+/* The note that names the optimizer of a weight; NULL: there is none. */
+static const char *holder_of(sonde_rule_run *run, const sonde_rule_tensor *t)
+{
+    const sonde__builtin_frozen_memory *memory = t->memory;
+
+    if (t->need != SONDE__FROZEN_PARAMETERS || memory->gradient == SIZE_MAX) {
+        return NULL;
+    }
+    const sonde_rule_tensor *gradient = sonde__builtin_at(run, memory->gradient);
+    const char *note = sonde_rule_info(run, gradient->id)->note;
+
+    return strncmp(note, SONDE_NOTE_HELD, sizeof SONDE_NOTE_HELD - 1) == 0 ? note : NULL;
+}
+
+/* The weights that an optimizer holds and that are cut off, but not reported one by one. */
+typedef struct held {
+    const sonde_rule_tensor *first;
+    size_t cut, others; /* of these; of its other weights */
+} held;
+
+static held survey_holder(sonde_rule_run *run, const char *holder, bool few)
+{
+    held its = {0};
+
+    SONDE__EACH (run, t) {
+        const char *other = holder_of(run, t);
+
+        if (other == NULL || strcmp(other, holder) != 0 ||
+            !sonde__builtin_frozen_is_weight(run, t)) {
+            continue;
+        }
+        if (is_cut_off(run, t) && how_cut_off(run, t, few) == MAY_BE_MEANT) {
+            its.first = its.first == NULL ? t : its.first;
+            its.cut++;
+        } else {
+            its.others++;
+        }
+    }
+    return its;
+}
+
+/* Reports a weight that may be meant if it is the first of those of its optimizer. True if an
+ * optimizer holds it. */
+static bool report_held(sonde_rule_run *run, const sonde_rule_tensor *t, bool few)
+{
+    const char *holder = holder_of(run, t);
+
+    if (holder == NULL) {
+        return false;
+    }
+    const held its = survey_holder(run, holder, few);
+
+    if (its.first == t) {
+        report(run, t, its.cut - 1, its.others == 0 ? BARREN : HELD);
+    }
+    return true;
+}
+
+void sonde__builtin_frozen_resolve(sonde_rule_run *run)
+{
+    SONDE__EACH (run, t) {
+        sonde__builtin_frozen_memory *memory = t->memory;
+
+        if (memory->cut && memory->moved && memory->pulled) {
+            memory->cut = false;
+            sonde__rule_resolve(run, t);
+        }
+    }
+}
+
 void sonde__builtin_frozen_survey(sonde_rule_run *run)
 {
     sonde__builtin_frozen *state = sonde_rule_state(run);
@@ -240,7 +322,7 @@ void sonde__builtin_frozen_judge_cut_off(sonde_rule_run *run)
 {
     sonde__builtin_frozen *state = sonde_rule_state(run);
     const sonde_rule_tensor *last = NULL;
-    size_t cut = 0, trained = 0;
+    size_t cut = 0, meant = 0, trained = 0;
 
     state->looked = true;
     sonde__builtin_frozen_survey(run);
@@ -260,11 +342,12 @@ void sonde__builtin_frozen_judge_cut_off(sonde_rule_run *run)
 
         if (how != MAY_BE_MEANT) {
             report(run, t, 0, how);
-        } else if (is_cut_off(run, t) && (last == NULL || t < state->first_moving)) {
-            last = t;
+        } else if (is_cut_off(run, t) && !report_held(run, t, few)) {
+            meant++;
+            last = last == NULL || t < state->first_moving ? t : last;
         }
     }
     if (last != NULL) {
-        report(run, last, cut - 1, MAY_BE_MEANT);
+        report(run, last, meant - 1, MAY_BE_MEANT);
     }
 }

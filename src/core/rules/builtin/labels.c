@@ -104,14 +104,17 @@ bool sonde__builtin_looks_like_targets(const sonde_tensor_info *info, uint32_t i
            sonde__builtin_is_target(info);
 }
 
+static bool ends_with(const char *name, const char *end)
+{
+    const size_t length = strlen(name), count = strlen(end);
+
+    return length > count && strcmp(name + length - count, end) == 0;
+}
+
 bool sonde__builtin_looks_like_predictions(const sonde_tensor_info *info)
 {
-    static const char end[] = "_input_0";
-    const size_t length = strlen(info->name);
-
-    return length > sizeof end - 1 &&
-           strcmp(info->name + length - (sizeof end - 1), end) == 0 &&
-           info->pass != SONDE_PASS_BACKWARD && strstr(info->name, "loss") != NULL;
+    return info->pass != SONDE_PASS_BACKWARD && strstr(info->name, "loss") != NULL &&
+           (ends_with(info->name, "_input_0") || ends_with(info->name, "/predictions"));
 }
 
 /* Whether the regular expressions select it; the default's do not where the user chose

@@ -244,7 +244,7 @@ static void judge_alone(sonde_rule_run *run, const sonde_rule_tensor *t, double 
 
     memory->steps = stuck ? memory->steps + 1 : 0;
     memory->pulled = memory->pulled || (g != NULL && sonde__builtin_nonzero(g) > 0);
-    if (g == NULL || memory->steps < state->patience ||
+    if (g == NULL || memory->told || memory->steps < state->patience ||
         memory->steps <= 3 * memory->rest_most) {
         return;
     }
@@ -299,9 +299,12 @@ static void step(sonde_rule_run *run)
     }
     judge_idle(run);
     keep(run);
+    sonde__builtin_frozen_judge_program(run);
     if (state->compared >= (sonde__rule_loss_falls(run) ? 1 : TURNS) * state->idle &&
         !state->looked) {
         sonde__builtin_frozen_judge_cut_off(run);
+    } else if (state->looked) {
+        sonde__builtin_frozen_resolve(run);
     }
 }
 
@@ -321,8 +324,9 @@ const sonde_rule sonde__builtin_frozen_parameter = {
         "Any of these holds: (1) over `patience` observed steps, no bit of a parameter changes although its gradient is not 0, while other parameters or the optimizer's state change; "
         "(2) over `idle` observed steps (10 after changes at every step), no parameter changes although there are gradients; "
         "(3) over `idle` observed steps, a weight has neither a gradient nor a change, while other weights are trained. If the loss need not fall, (3) fires after three times as many steps, or at the end. "
-        "The finding is a note if layers may be frozen on purpose. These are whole modules, weights whose module has no output while other modules have one, and weights before all trained ones whose gradient is not declared. "
-        "It is also a note if training does not go badly and nothing that is trained may use the weight: its module's output has no gradient, or the weight was never meant to be trained.",
+        "The finding is a note if layers may be frozen on purpose, which those are not that an optimizer was given. These are whole modules, weights whose module has no output while other modules have one, and weights before all trained ones whose gradient is not declared. "
+        "It is also a note if training does not go badly and nothing that is trained may use the weight: its module's output has no gradient, or the weight was never meant to be trained. "
+        "Where the program of a step is known: (4) backward reaches parameters that no optimizer holds, of layers that the model does not know, or used after some that are held (a note if they are the majority); (5) it reaches none of an optimizer's parameters; (6) detach or no_grad cuts a parameter off that an optimizer holds; (7) no operation reads one. (6) and (7) are warnings, after 3 and 20 looks without a gradient.",
     .advice = "Check that the optimizer holds this parameter itself and not an old copy, "
               "and that its learning rate is not 0.",
     .modes = SONDE__TRAIN,
@@ -330,4 +334,5 @@ const sonde_rule sonde__builtin_frozen_parameter = {
     .wants = sonde__builtin_wants_role,
     .step = step,
     .finish = finish,
+    .program = sonde__builtin_frozen_program,
 };

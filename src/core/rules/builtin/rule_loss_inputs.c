@@ -3,6 +3,7 @@
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/labels.h"
+#include "rules/builtin/program_walk.h"
 
 #include "base/memory.h"
 
@@ -157,13 +158,15 @@ static void broadcast_step(sonde_rule_run *run)
 const sonde_rule sonde__builtin_loss_broadcast = {
     SONDE__RULE("LossBroadcast", broadcast),
     .summary = "the loss compares every prediction with every target",
-    .condition = "At `patience` looks in a row, predictions and targets have the shapes "
-                 "(n) and (n, 1), and the loss is the mean over all n x n pairs.",
+    .condition =
+        "At `patience` looks in a row, predictions and targets have the shapes "
+        "(n) and (n, 1), and the loss is the mean over all n x n pairs. Where the program of a step is known: a loss, or arithmetic on the way to it, has operands of different numbers of dimensions, and its result has more elements than either.",
     .advice = "Give predictions and targets the same shape, with squeeze or unsqueeze.",
     .modes = SONDE__TRAIN,
     .wants = broadcast_wants,
     .observe = broadcast_observe,
     .step = broadcast_step,
+    .program = sonde__builtin_broadcast_program,
 };
 
 /* --- SoftmaxMisuse ----------------------------------------------------------------- */
@@ -389,11 +392,13 @@ const sonde_rule sonde__builtin_softmax_misuse = {
     .condition =
         "One of these holds at `patience` steps in a row: (1) the loss is the cross-entropy of values that already are probabilities; "
         "(2) the loss is the mean of -s[label], and the exponentials of the values s do not add up to 1; "
-        "(3) the loss is that mean, and the exponentials add up to 1 over the samples of the batch. (3) does not apply if sample i is of class i.",
+        "(3) the loss is that mean, and the exponentials add up to 1 over the samples of the batch. (3) does not apply if sample i is of class i. "
+        "Where the program of a step is known, its operations tell at once: (1) the loss gets what softmax or a sigmoid made; (2) nll_loss or kl_div gets what they made, or the result of a layer; (3) softmax runs along another dimension than that of the classes, or than the one that attention sums over (a warning), or over a single value.",
     .advice = "Pass the loss what it expects: scores or log-probabilities.",
     .modes = SONDE__TRAIN,
     .wants = misuse_wants,
     .observe = misuse_observe,
     .step = misuse_step,
     .destroy = destroy,
+    .program = sonde__builtin_softmax_program,
 };

@@ -175,8 +175,8 @@ static bool is_constant(const tensor_memory *memory)
 /*
  * A loss that has never been below its first window, by more than chance, is flat. One
  * that is the same number at every step is an error of the program; one that fluctuates
- * may still be on its first plateau, and not every loss is meant to fall: a note, and
- * only after three times as long.
+ * may still be on its first plateau and is judged after three times as long. It is a warning
+ * if it is the objective and meant to fall, else a note.
  */
 static void judge_flat(sonde_rule_run *run, const sonde_rule_tensor *t)
 {
@@ -190,9 +190,12 @@ static void judge_flat(sonde_rule_run *run, const sonde_rule_tensor *t)
     if (state->flat > 0 && memory->windows >= (constant ? 1 : 3) * state->flat &&
         fabs(memory->first) >= AT_ITS_END && fell <= 2.0 * both &&
         fell <= state->diff_percent / 100.0 * fabs(memory->first)) {
+        const bool meant = memory->least >= 0.0 && sonde__rule_loss_falls(run) &&
+                           sonde__builtin_is_whole_loss(run, t->id);
+
         sonde__rule_report(
-            run, t, constant ? SONDE__SURE(WARNING) : SONDE__SURE(NOTE), "percent_fallen",
-            100.0 * fell / fabs(memory->first), state->diff_percent,
+            run, t, constant || meant ? SONDE__SURE(WARNING) : SONDE__SURE(NOTE),
+            "percent_fallen", 100.0 * fell / fabs(memory->first), state->diff_percent,
             "Check that gradients reach the parameters, that the optimizer "
             "has them, and the learning rate.",
             "The loss does not fall: it was %.5g over the first %lld steps "
@@ -284,6 +287,12 @@ static void end_window(sonde_rule_run *run, const sonde_rule_tensor *t)
     }
     judge_start(run, t, error);
     judge_flat(run, t);
+    if (mean < memory->first - LITTLE * fabs(memory->first) - 2.0 * both) {
+        sonde__rule_resolve(run, NULL); /* it has begun to fall */
+        if (memory->above == 0) {
+            sonde__rule_resolve(run, t);
+        }
+    }
 }
 
 static void finish(sonde_rule_run *run)
@@ -344,7 +353,7 @@ const sonde_rule sonde__builtin_loss_not_decreasing = {
     .summary = "the loss rises or does not fall",
     .condition =
         "The loss, averaged over `window` steps, is twice in a row more than `increase_threshold_percent` % above its best; or it is the same number over `flat` windows. "
-        "A rise is a note for one of several losses, for a loss that was below 0 before, and while the loss is below one and a half times its first values. A loss that has not fallen over three times `flat` windows is a note. "
+        "A rise is a note for one of several losses, for a loss that was below 0 before, and while the loss is below one and a half times its first values. A loss that has not fallen over three times `flat` windows is a warning if it is the objective and meant to fall, else a note. "
         "A note about the run reports an objective that was observed from the first step on and has fallen by less than 5 % over two windows, if noise would not hide a fall. "
         "With `smdebug` (implied by `num_steps`, `diff_percent` or `mode`), the rule compares the loss every `num_steps` steps. It fires when the loss has fallen by less than `diff_percent` %, or has risen by more than `increase_threshold_percent` %.",
     .advice = "Lower the learning rate; check that labels belong to their inputs.",

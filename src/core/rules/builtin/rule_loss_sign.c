@@ -2,13 +2,14 @@
  * LossSign - the loss has the wrong sign: training makes the network worse.
  *
  * Judges the only loss of a run, or the total. Fires when
- *     kind      the loss is below 0 at the first `patience` observed steps, and its op is one
+ *     kind      the loss is below 0 at `patience` observed steps in a row, and its op is one
  *               that is never below 0 (a cross-entropy, a squared or absolute error); or
- *     runaway   every loss so far was below 0, and over WINDOWS windows of `window` steps
- *               its mean falls faster and faster, each time by at least FASTER times as
- *               much, to below RUNAWAY times the first losses, and below -BOUNDED, where
- *               cosines, their sums and overlaps end. A likelihood or a cosine may be
- *               below 0 and fall, but not like this: it slows down.
+ *     runaway   over WINDOWS windows of `window` steps the mean of the loss falls faster and
+ *               faster, each time by at least FASTER times as much, to below minus RUNAWAY
+ *               times the largest size of its first window and of what it has been since
+ *               above 0, and below -BOUNDED, where cosines, their sums and overlaps end. A
+ *               likelihood or a cosine may be below 0 and fall, but not like this: it
+ *               slows down.
  * Labels alone prove nothing: counts, densities of a class, cosines to a class and losses
  * with a reward for entropy or learned weights may be below 0.
  * A loss that has been below 0 from the first step on is a note after three windows:
@@ -32,6 +33,7 @@ typedef struct loss_sign {
 typedef struct tensor_memory {
     int64_t seen, below; /* losses; in a row below 0 */
     double first;        /* of the first window's start */
+    double most;         /* the largest so far, at least 0 */
     sonde__builtin_window window;
     double means[WINDOWS]; /* of the last windows */
     int64_t windows;
@@ -58,19 +60,20 @@ static bool is_never_below(const char *op)
 static void judge_windows(sonde_rule_run *run, const sonde_rule_tensor *t)
 {
     const tensor_memory *memory = t->memory;
-    const double *m = memory->means, limit = RUNAWAY * memory->first;
+    const double *m = memory->means;
+    const double limit = -RUNAWAY * fmax(fabs(memory->first), memory->most);
     bool runs_away = m[WINDOWS - 1] < fmin(limit, -BOUNDED) && m[1] < m[0] &&
-                     memory->windows >= WINDOWS && memory->below == memory->seen;
+                     memory->windows >= WINDOWS && !sonde__rule_loss_is_free(run);
 
     for (int k = 2; k < WINDOWS; k++) {
         runs_away = runs_away && m[k - 1] - m[k] > FASTER * (m[k - 2] - m[k - 1]);
     }
     if (runs_away) {
-        sonde__rule_report(run, t, SONDE__SURE(ERROR), "mean", m[WINDOWS - 1], limit,
-                           NULL,
-                           "It was below 0 from the first step on and falls faster and "
-                           "faster, from %.4g to %.4g: nothing bounds it.",
-                           memory->first, m[WINDOWS - 1]);
+        sonde__rule_report(
+            run, t, SONDE__SURE(ERROR), "mean", m[WINDOWS - 1], limit, NULL,
+            "It runs away: it falls faster and faster, from %.4g at first to "
+            "%.4g, and nothing bounds it.",
+            memory->first, m[WINDOWS - 1]);
     }
 }
 
@@ -84,8 +87,8 @@ static void take(sonde_rule_run *run, const sonde_rule_tensor *t)
     memory->first = memory->seen == 0 ? loss : memory->first;
     memory->seen++;
     memory->below = loss < 0.0 ? memory->below + 1 : 0;
-    if (memory->below == memory->seen && memory->seen >= state->patience &&
-        is_never_below(op)) {
+    memory->most = fmax(memory->most, loss);
+    if (memory->below >= state->patience && is_never_below(op)) {
         sonde__rule_report(run, t, SONDE__SURE(ERROR), "mean", loss, 0.0, NULL,
                            "It is %.4g, but a loss of this kind (%s) is never below 0.",
                            loss, op);
@@ -127,7 +130,7 @@ const sonde_rule sonde__builtin_loss_sign = {
     SONDE__RULE("LossSign", loss_sign),
     .summary = "the loss has the wrong sign",
     .condition =
-        "A loss whose op is never below 0 is below 0 at the first `patience` observed steps; or a loss that was always below 0 falls faster and faster, to five times its first value. "
+        "A loss whose op is never below 0 is below 0 at `patience` observed steps in a row; or a loss that is meant to fall falls faster and faster, to below minus five times the largest value that it had. "
         "Any other loss that was always below 0 gives a note at the end of the run.",
     .advice = "Minimize the loss itself, not its negative; check the sign of each term.",
     .modes = SONDE__TRAIN,

@@ -2,6 +2,7 @@
  * rule_modes.c - rules about training and evaluation mode.
  */
 #include "rules/builtin/builtin.h"
+#include "rules/builtin/program_walk.h"
 
 #include "base/macros.h"
 #include "base/number.h"
@@ -169,7 +170,8 @@ const sonde_rule sonde__builtin_eval_nondeterminism = {
     .summary = "the same input gives different outputs in evaluation",
     .condition =
         "Equal inputs give different outputs in evaluation steps without training between them, or a buffer changes between such steps. "
-        "A buffer that changes is a note unless its name shows that it holds statistics.",
+        "A buffer that changes is a note unless its name shows that it holds statistics. "
+        "Where the program of a step is known: dropout is called as a function that drops values in evaluation mode.",
     .advice = "Switch the model to evaluation mode: dropout off, batch norm with its "
               "running statistics.",
     SONDE_RULE_NEEDS(nondeterminism_needs),
@@ -180,6 +182,7 @@ const sonde_rule sonde__builtin_eval_nondeterminism = {
     .observe = observe,
     .step = eval_step,
     .finish = finish,
+    .program = sonde__builtin_eval_program,
 };
 
 /* --- TrainEvalMode ----------------------------------------------------------------- */
@@ -384,10 +387,12 @@ const sonde_rule sonde__builtin_train_eval_mode = {
     .summary = "dropout or batch norm is in the wrong mode",
     .condition =
         "One of these holds at `patience` observed steps in a row: (1) a dropout layer changes its input in evaluation; (2) a dropout layer no longer changes its input in training after an evaluation; "
-        "(3) a buffer that changed at every training step before the first evaluation no longer changes. (3) is a note unless the buffer's name shows that it holds statistics.",
+        "(3) a buffer that changed at every training step before the first evaluation no longer changes. (3) is a note unless the buffer's name shows that it holds statistics. "
+        "Where the program of a step is known, at once: an optimizer steps on gradients of a forward pass in evaluation mode, or a loss or predicted classes are taken of a forward pass without gradients in training mode; and the model has dropout or batch norm.",
     .advice = "Call the model's train() before training and eval() before evaluation.",
     .modes = 1U << SONDE_MODE_TRAIN | 1U << SONDE_MODE_EVAL,
     .tensor_size = sizeof(mode_memory),
     .wants = mode_wants,
     .step = mode_step,
+    .program = sonde__builtin_mode_program,
 };

@@ -128,9 +128,12 @@ static const char *bad_text(const sonde_vitals *v, char text[BAD_TEXT])
  * other tensors of the step are finite, including the parameters after the update: the
  * update was skipped, and the scale of the loss is too high. A buffer that is infinite from
  * its first look on and never changes is so by construction, and is not judged unless the
- * user selects it.
+ * user selects it. A parameter with an element above HUGE_WEIGHT is on its way to infinity, or a
+ * bit of its exponent has flipped: an error, too.
  * Evidence: vital signs.
  */
+
+#define HUGE_WEIGHT 1e20
 
 typedef struct exploding {
     const char *collection_names, *tensor_regex;
@@ -182,10 +185,30 @@ static void judge(sonde_rule_run *run, const sonde_rule_tensor *t, skip skipped)
         counted.pos_inf = counted.neg_inf = 0;
     }
     const uint64_t bad = sonde__builtin_bad(&counted);
+    const bool parameter =
+        (SONDE__PARAMETERS >> sonde_rule_info(run, t->id)->role & 1U) != 0;
+
+    if (bad == 0 && parameter && counted.abs_max > HUGE_WEIGHT) {
+        sonde__rule_report(
+            run, t, SONDE__SURE(ERROR), "abs_max", counted.abs_max, HUGE_WEIGHT,
+            "Lower the learning rate. If one element alone is so large, "
+            "check the checkpoint and the memory of the machine.",
+            "An element is %.3g: no trained parameter is so large.", counted.abs_max);
+    }
     if (bad > 0) {
         sonde__rule_report(run, t, bad_terms[skipped], "nonfinite", (double)bad, 0.0,
                            NULL, "%s.", bad_text(&counted, text));
     }
+}
+
+static bool any_huge(sonde_rule_run *run)
+{
+    SONDE__EACH (run, t) {
+        if (t->vitals != NULL && t->vitals->abs_max > HUGE_WEIGHT) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static void exploding_step(sonde_rule_run *run)
@@ -193,17 +216,18 @@ static void exploding_step(sonde_rule_run *run)
     exploding *state = sonde_rule_state(run);
     const bool chosen = state->collection_names != NULL || state->tensor_regex != NULL;
 
-    if (sonde_rule_any_bad(run)) {
+    if (sonde_rule_any_bad(run) || any_huge(run)) {
         const bool sure = any_sure(run);
         const skip skipped = chosen ? SKIP_NO : was_skipped(run);
 
         SONDE__EACH (run, t) {
             tensor_memory *memory = t->memory;
 
-            if (t->vitals == NULL || (!chosen && !memory->bad)) {
+            if (t->vitals == NULL ||
+                (!chosen && !memory->bad && t->vitals->abs_max <= HUGE_WEIGHT)) {
                 continue;
             }
-            if (!chosen && is_masked(run, t)) {
+            if (!chosen && memory->bad && is_masked(run, t)) {
                 memory->masks = memory->masks || !sure;
                 if (memory->masks) {
                     continue;
@@ -219,7 +243,7 @@ const sonde_rule sonde__builtin_exploding_tensor = {
     SONDE__RULE("ExplodingTensor", exploding),
     .summary = "a tensor holds NaN or infinite values",
     .condition =
-        "A tensor contains NaN or, unless `only_nan` is set, an infinity. "
+        "A tensor contains NaN or, unless `only_nan` is set, an infinity; or an element of a parameter is above 1e20. "
         "The rule accepts -Inf in activations, inputs and buffers (attention masks) while no tensor is bad otherwise. It also accepts a buffer whose number of infinities is the same since the first step. "
         "Gradients of a skipped update are a note: the parameters stay finite or, if none is observed at that step, the next losses do.",
     .advice = "Lower the learning rate or clip gradients. NonFinite names the first "
@@ -235,7 +259,9 @@ const sonde_rule sonde__builtin_exploding_tensor = {
  * NonFinite - names the first tensor, in execution order, that became NaN or infinite.
  *
  * The order within a step is: inputs, forward pass, loss, backward pass, update, and
- * parameters last, because their value at a step is the one after its update. Gradients
+ * parameters last, because their value at a step is the one after its update; but first
+ * if fewer of their values are bad than of their gradients: no update has made them so.
+ * Gradients
  * of parameters that a watch or a hook lists in the order of the model count from the
  * last one; the outputs of modules tell where a gradient of an output is among them. -Inf in an
  * activation, an input or a buffer counts only if another tensor of the step is bad,
@@ -305,9 +331,31 @@ static int rank_of(const sonde_tensor_info *info)
     case SONDE_ROLE_BIAS:
     case SONDE_ROLE_BUFFER:
     case SONDE_ROLE_OTHER:
+    case SONDE_ROLE_PROGRAM:
         break;
     }
     return 5;
+}
+
+/* Whether the parameters of this step are those before its update, or no update was made:
+ * one with these gradients would have spoiled as many of their values. */
+static bool are_before_update(sonde_rule_run *run)
+{
+    uint64_t gradients = 0, parameters = 0;
+    size_t gradient_count = 0, parameter_count = 0;
+
+    SONDE__EACH (run, t) {
+        const sonde_role role = sonde_rule_info(run, t->id)->role;
+
+        if (t->vitals != NULL && role == SONDE_ROLE_GRADIENT) {
+            gradients += sonde__builtin_bad(t->vitals);
+            gradient_count++;
+        } else if (t->vitals != NULL && (SONDE__PARAMETERS >> role & 1U) != 0) {
+            parameters += sonde__builtin_bad(t->vitals);
+            parameter_count++;
+        }
+    }
+    return parameter_count >= gradient_count && gradients > parameters;
 }
 
 /* True if a bad value is certainly a fault. Sets *masked if an input has -Inf. */
@@ -364,12 +412,14 @@ static const sonde_rule_tensor *first_bad(sonde_rule_run *run, size_t *others)
     bool masked = false;
     size_t bad = 0;
 
+    const bool before = are_before_update(run);
     mark_bad(run, ((const non_finite *)sonde_rule_state(run))->started);
     const bool sure = is_sure(run, &masked);
     SONDE__EACH (run, t) {
         tensor_memory *memory = t->memory;
         const sonde_tensor_info *info = sonde_rule_info(run, t->id);
-        const int rank = rank_of(info);
+        const bool is_parameter = (SONDE__PARAMETERS >> info->role & 1U) != 0;
+        const int rank = before && is_parameter ? 0 : rank_of(info);
 
         if (!memory->bad) {
             continue;

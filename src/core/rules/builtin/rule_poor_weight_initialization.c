@@ -18,7 +18,10 @@
  *     loud     at the first step of the run, for at least half of the weights, the mean
  *              square times the number of inputs is above GAIN (He's initialization has
  *              2; embeddings, whose root mean square is about 1, are left out, and so are
- *              weights of one value, which are scales or SymmetricUnits').
+ *              weights of one value, which are scales or SymmetricUnits'). A program may
+ *              show its weights only after the first update: if the next loss is more
+ *              than BLOWN times the first or not finite, the update has made them large
+ *              (WeightUpdateRatio). The message names both.
  *     stuck    the loss changes by less than 0.01 % within `patience` steps, while the
  *              values of a gradient lie within distribution_range of each other. If it
  *              changes at all, it also has to be within 0.02 % of its first values at step
@@ -46,6 +49,7 @@ enum { REGEX = 0, FIRST = 2, AVERAGED = 5, ELEMENTS = 16, LATE = 40 };
 #define GAIN 100.0
 #define FELL 0.9
 #define LOUD 100.0
+#define BLOWN 100.0
 #define CONSTANT 1e-7
 #define MOVED 2e-4
 
@@ -56,6 +60,7 @@ typedef struct poor {
     int64_t seen, heard; /* steps with inputs of activations; with a loss */
     bool narrow;         /* some gradient is narrow at this step */
     bool looked;         /* at the weights of the first step */
+    size_t loudest;      /* of these; SIZE_MAX: none is too loud, or it was withdrawn */
     bool dying;          /* some layer does, at the first steps */
     double first_loss;   /* mean of the first ones */
     double last_loss;    /* mean of the last ones, decaying */
@@ -296,6 +301,13 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
                                                                 : SONDE_RULE_IGNORE;
 }
 
+static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
+{
+    (void)diag;
+    ((poor *)sonde_rule_state(run))->loudest = SIZE_MAX;
+    return SONDE_OK;
+}
+
 static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
 {
     const sonde_rule_tensor *t = sonde__builtin_at(run, i);
@@ -324,6 +336,7 @@ static void judge_weights(sonde_rule_run *run)
 {
     size_t weights = 0, loud = 0;
     const sonde_rule_tensor *loudest = NULL;
+    poor *state = sonde_rule_state(run);
     double most = 0.0;
 
     SONDE__EACH_FINITE (run, t, WEIGHTS) {
@@ -335,12 +348,37 @@ static void judge_weights(sonde_rule_run *run)
         most = fmax(most, gain);
     }
     if (loud > 0 && 2 * loud >= weights) {
+        state->loudest = sonde__builtin_index(run, loudest);
         sonde__rule_report(
-            run, loudest, &loud_weights, "gain", most, GAIN, NULL,
-            "At the first step, %zu of %zu weights multiply the variance of their inputs "
-            "by more than %g, this one by %.3g: initial weights are too large.",
+            run, loudest, &loud_weights, "gain", most, GAIN,
+            "Initialize weights with a variance of about 2 / inputs (He) or 1 / inputs "
+            "(LeCun). If they were small at first, lower the learning rate.",
+            "As seen at the first step, %zu of %zu weights multiply the variance of their "
+            "inputs by more than %g, this one by %.3g: the initial weights, or the first "
+            "update, are too large.",
             loud, weights, GAIN, most);
     }
+}
+
+/* The loss before the first update was sound, and the one after it is not: the weights are
+ * too large because of the update. */
+static void judge_update(sonde_rule_run *run)
+{
+    poor *state = sonde_rule_state(run);
+    bool blown = false, heard = false;
+
+    if (state->loudest == SIZE_MAX || state->losses != 1) {
+        return;
+    }
+    SONDE__EACH_SEEN (run, t, LOSSES) {
+        heard = true;
+        blown = blown || !sonde__builtin_has_finite(t->vitals) ||
+                fabs(t->vitals->mean) > BLOWN * fabs(state->first_loss);
+    }
+    if (blown) {
+        sonde__rule_withdraw(run, sonde__builtin_at(run, state->loudest));
+    }
+    state->loudest = heard ? SIZE_MAX : state->loudest;
 }
 
 /* Reports the layers that die, unless the network learns all the same. */
@@ -359,6 +397,7 @@ static void step(sonde_rule_run *run)
 {
     poor *state = sonde_rule_state(run);
 
+    judge_update(run);
     if (!state->looked && sonde_rule_at(run)->mode_step == 0) {
         judge_weights(run);
     }
@@ -404,13 +443,14 @@ const sonde_rule sonde__builtin_poor_weight_initialization = {
     .condition =
         "Any of these holds: (1) at the first steps, the variance of activation inputs grows from one layer to the next by more than a factor of `threshold`, to more than 100; "
         "(2) at each of the first `steps` steps, that variance shrinks by more than the square of `threshold`, and the loss does not fall within 40 steps; "
-        "(3) at the first step, half of the weights multiply the variance of their inputs by more than 100; "
+        "(3) at the first step, half of the weights multiply the variance of their inputs by more than 100, and the next loss is not a hundred times the first; "
         "(4) the loss does not change for `patience` steps, and the values of a gradient lie within `distribution_range`. "
         "(1) to (3) wait for training: they are notes if training goes well or no loss is observed. (2) is also a note if there are several losses.",
     .advice = "Initialize weights with a variance of about 2 / inputs (He) or 1 / inputs "
               "(LeCun), or normalize between layers.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
+    .init = init,
     .wants = wants,
     .bind = bind,
     .step = step,

@@ -390,8 +390,11 @@ const sonde_rule sonde__builtin_replica_divergence = {
     .condition =
         "The hash of a parameter differs between replicas at the same step. Shards "
         "of a distributed parameter are not compared.",
-    .advice = "Check that every replica takes part in the all-reduce and starts from the "
-              "same values.",
+    .advice =
+        "Check that every replica takes part in the all-reduce and starts from the "
+        "same values. A parameter of which each process has a separate part is not "
+        "compared if it is a DTensor or its attribute tensor_model_parallel is True (in C: "
+        "if its note begins with SONDE_NOTE_SHARD).",
     SONDE_RULE_NEEDS(divergence_needs),
     .state_size = sizeof(divergence),
     .tensor_size = sizeof(divergence_memory),

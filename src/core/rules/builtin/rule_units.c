@@ -109,7 +109,8 @@ static int wants_relu(sonde_rule_run *run, const sonde_tensor_info *info, uint32
 {
     const unit_rule *state = sonde_rule_state(run);
     const bool by_op = strcmp(state->tensor_regex, RELUS) == 0 &&
-                       sonde__strcasecmp(info->op, "relu") == 0;
+                       sonde__strcasecmp(info->op, "relu") == 0 &&
+                       strstr(info->name, "_input_") == NULL;
 
     if (info->pass == SONDE_PASS_BACKWARD || !sonde__builtin_is_own(info, id)) {
         return SONDE_RULE_IGNORE;

@@ -19,9 +19,13 @@
  *
  * The mean is over elements that are not 0, so rows of an embedding that a batch does not
  * use are ignored. Gradients of one dimension are only judged with `biases`, because a
- * bias before a normalization has only rounding errors. A gradient that was 0 from the
- * start is frozen, and a gradient that doubles within the patience is growing; neither
- * fires.
+ * bias before a normalization has only rounding errors. A gradient that doubles within the
+ * patience is growing and does not fire.
+ *
+ * A gradient that is there and exactly 0 at the first NEVER observed steps fires, too, while
+ * another is not 0: the loss does not depend on the parameter, whether or not weight decay
+ * moves it. It is a note for a branch as above, an error however training goes, and a
+ * warning if the loss need not fall (players take turns).
  *
  * With smdebug: at any step, the mean of |g| over all elements is below threshold.
  *
@@ -36,7 +40,7 @@
 #include <string.h>
 
 enum { GRADIENTS, LOSSES }; /* needs */
-enum { LEAST_LAYERS = 4, LASTING = 10 };
+enum { LEAST_LAYERS = 4, LASTING = 10, NEVER = 20 };
 
 typedef struct vanishing {
     double threshold, relative, profile;
@@ -54,12 +58,17 @@ typedef struct tensor_memory {
     double now;         /* mean |g| at the last step with this gradient */
     int64_t small;      /* observed steps in a row at which it was small */
     double first_small; /* mean at the first of them */
+    int64_t zeros;      /* observed steps at which it was 0, if it was never more */
     bool alive;         /* was ever not 0 */
     bool mattered;      /* was ever at least `relative` times the step's largest */
     bool weight, seen, judged;
 } tensor_memory;
 
 SONDE__TERMS(vanished, NOTE, ERROR, ERROR, NOTE, ERROR, .looks = LASTING);
+/* Exactly 0 from the first step on. */
+SONDE__TERMS(never, ERROR, ERROR, ERROR, ERROR, ERROR);
+/* ... where players may take turns. */
+SONDE__TERMS(never_yet, WARNING, WARNING, WARNING, WARNING, WARNING);
 /* A branch that the data do not use. */
 SONDE__TERMS(unused, NOTE, NOTE, NOTE, NOTE, NOTE, .looks = LASTING);
 /* A loss is near 0 below this, or below this part of its first value. */
@@ -301,6 +310,26 @@ static bool all_vanished(sonde_rule_run *run, double largest)
     return state->all;
 }
 
+/* A gradient that was never more than 0. */
+static void judge_zeros(sonde_rule_run *run, const sonde_rule_tensor *t, double largest)
+{
+    tensor_memory *memory = t->memory;
+
+    if (++memory->zeros >= NEVER) {
+        sonde__rule_report(
+            run, t,
+            is_branch(run, t, largest)      ? &unused
+            : sonde__rule_loss_is_free(run) ? &never_yet
+                                            : &never,
+            "abs_mean", 0.0, 0.0,
+            "Look for units that are dead from the start (biases far below 0), for detach, "
+            "and for a factor of 0 between this parameter and the loss.",
+            "Its gradient has been exactly 0 since the first step, while the mean of "
+            "another is %.3g: the loss does not depend on this parameter.",
+            largest);
+    }
+}
+
 /* The condition that smdebug documents. */
 static void judge_as_smdebug(sonde_rule_run *run)
 {
@@ -335,6 +364,10 @@ static void judge(sonde_rule_run *run, double largest)
             continue;
         }
         memory->mattered = memory->mattered || memory->now >= state->relative * largest;
+        if (!memory->alive && largest > 0.0) {
+            judge_zeros(run, t, largest);
+            continue;
+        }
         if (last_small(memory, tiny || gone || all || t == far) < state->patience) {
             sonde__rule_clear(run, t);
         } else if (sonde__rule_holds(
@@ -401,8 +434,8 @@ const sonde_rule sonde__builtin_vanishing_gradient = {
     .summary = "a gradient is too small for its parameter to learn",
     .condition =
         "Any of these holds over `patience` observed steps: (1) the mean of |gradient| over elements that are not 0 is below `threshold` and below `relative` times the largest such mean of the step; (2) all elements have become 0; "
-        "(3) all gradients are below `threshold` from the first step on, or become so from one step to the next, while the loss is not near 0; (4) gradients shrink by a factor of `profile` from the last layer to the first. "
-        "The finding waits for training: it is a note if training goes well, and is dropped if the gradient grows. "
+        "(3) all gradients are below `threshold` from the first step on, or become so from one step to the next, while the loss is not near 0; (4) gradients shrink by a factor of `profile` from the last layer to the first; (5) at the first 20 observed steps, all elements are exactly 0, while another gradient is not. "
+        "The finding waits for training: it is a note if training goes well (but for (5), an error), and is dropped if the gradient grows. "
         "It is also a note if the gradient was never above `relative` times the step's largest while weights before and after it have larger gradients: the data do not use this branch. "
         "With `smdebug` (implied if only `threshold` is set), the rule fires when the mean of |gradient| of any gradient is below `threshold` at any step.",
     .advice = "Use ReLU-like activations, normalization or residual connections, and an "

@@ -2,7 +2,7 @@
  * WeightJump - most weights jump in one step.
  *
  * d is |w - w'|2 of a weight from one step to the next, and D the largest d before, over
- * the whole run. A weight is judged after `least` steps at which it moved. Fires when the
+ * all pairs of steps that were observed. A weight is judged after `least` steps at which it moved. Fires when the
  * median of d / D over the judged weights is above `factor`, and names the weight that
  * jumped most. Loading weights of another time or run causes this, and so does a sudden
  * rise of the learning rate. A schedule that warms up or restarts does not come near: it
@@ -34,6 +34,7 @@ typedef struct weight_jump {
     double most, median;
     double before, after; /* losses: mean before; sum after */
     int64_t waited;       /* losses after the jump; -1: there was none */
+    sonde_coordinate at;  /* of the jump */
 } weight_jump;
 
 typedef struct tensor_memory {
@@ -106,10 +107,11 @@ static void report(sonde_rule_run *run, bool worse)
     sonde__rule_report(run, sonde__builtin_at(run, state->farthest),
                        good ? SONDE__SURE(NOTE) : SONDE__SURE(ERROR), "step", state->most,
                        state->factor, NULL,
-                       "Most weights moved by %.3g times their largest step before; this "
-                       "one by %.3g times%s.",
+                       "Most weights moved in one step by %.3g times the largest step "
+                       "that was observed of them before; this one by %.3g times%s.",
                        state->median, state->most,
                        good ? ". The loss is as good as before" : "");
+    sonde__rule_date(run, sonde__builtin_at(run, state->farthest), &state->at);
 }
 
 /* Takes the loss of the step: of the whole, else the first one. */
@@ -155,6 +157,7 @@ static void take_jump(sonde_rule_run *run, size_t farthest, double most, double 
     state->before = sonde__builtin_recent_mean(&state->losses, BEFORE);
     state->after = 0.0;
     state->waited = 0;
+    state->at = *sonde_rule_at(run);
     if (isnan(state->before)) {
         report(run, true);
     }
@@ -197,7 +200,7 @@ const sonde_rule sonde__builtin_weight_jump = {
     SONDE__RULE("WeightJump", weight_jump),
     .summary = "most weights jump in one step",
     .condition =
-        "Most weights move in one step by more than `factor` times their largest step before. The finding is a note if the loss is as good afterwards.",
+        "Most weights move in one step by more than `factor` times their largest observed step before. The finding is a note if the loss is as good afterwards.",
     .advice = "Check whether weights of another checkpoint or run were loaded; else "
               "lower the learning rate.",
     .modes = SONDE__TRAIN,

@@ -147,16 +147,16 @@ static void end_episode(sonde_rule_run *run, double median)
     if (fast->above >= ON_END && !has_paid(fast)) {
         const bool note =
             (settled && median <= state->fast) || fast->most < BOLD * state->fast;
+        const double loss = sonde__builtin_recent_mean(&fast->losses, FIRST);
 
         sonde__rule_report(
             run, sonde__builtin_at(run, fast->suspect),
             note ? SONDE__SURE(NOTE) : &too_fast, "update_ratio", fast->suspect_ratio,
             state->fast, TOO_FAST,
             "Most weights changed by more than %.3g times their own size at each of "
-            "several steps (this one by up to %.3g times), and the loss did not fall: it "
-            "was %.4g before and is %.4g now.",
-            state->fast, fast->suspect_ratio, fast->base,
-            sonde__builtin_recent_mean(&fast->losses, FIRST));
+            "several steps (this one by up to %.3g times), and the loss %s %.4g to %.4g.",
+            state->fast, fast->suspect_ratio,
+            loss > fast->base ? "rose from" : "fell only from", fast->base, loss);
     }
     fast->since = fast->above = 0;
 }

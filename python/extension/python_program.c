@@ -1,0 +1,271 @@
+/*
+ * python_program.c - which steps python/sonde/program records.
+ *
+ * The outline of a step is a hash of its events: the roots that are called and how, the
+ * places that call backward, optimizers, what clears, clips or scales gradients. The first
+ * steps of a mode are recorded, and then, for each outline that is new, one: the step
+ * itself if the events before its forward pass are new, or else the step after it.
+ *
+ * Between these, a step at which tensors are due that are known from the program looks for
+ * them (program/observed.py). Events between two steps belong to the step of training that
+ * follows.
+ */
+#include "extension/python_watch.h"
+
+#include <string.h>
+
+enum { FIRST_TRAIN = 2, FIRST_OTHER = 1 };
+static const uint64_t BEGUN = UINT64_C(0x62656775), EVALUATED = UINT64_C(0x6576616c),
+                      NOTED = UINT64_C(0x6e6f7465);
+
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+    hash = (hash ^ value) * UINT64_C(0x9E3779B97F4A7C15);
+    return hash ^ hash >> 29;
+}
+
+/* Adds an outline to those that are known. True: it was not, and there is room. */
+static bool learn(sonde__python_programs *programs, uint64_t outline)
+{
+    for (size_t i = 0; i < programs->known_count; i++) {
+        if (programs->known[i] == outline) {
+            return false;
+        }
+    }
+    if (programs->known_count == SONDE__PYTHON_OUTLINES) {
+        return false;
+    }
+    programs->known[programs->known_count++] = outline;
+    return true;
+}
+
+/* Calls a method of program.Programs. */
+static bool tell(sonde__python_watch *self, const char *method, PyObject *a, PyObject *b)
+{
+    PyObject *programs = PyObject_GetAttrString(self->hooks, "programs");
+    PyObject *result = NULL;
+
+    if (programs != NULL && b != NULL) {
+        result = PyObject_CallMethod(programs, method, "OO", a, b);
+    } else if (programs != NULL && a != NULL) {
+        result = PyObject_CallMethod(programs, method, "(O)", a);
+    } else if (programs != NULL) {
+        result = PyObject_CallMethod(programs, method, NULL);
+    }
+    Py_XDECREF(programs);
+    Py_XDECREF(result);
+    return result != NULL || sonde__python_count_fault(self);
+}
+
+void sonde__python_outline(sonde__python_watch *self, uint64_t event, uint64_t detail)
+{
+    const int mode = self->mode < 0 ? SONDE_MODE_TRAIN : self->mode;
+
+    self->programs.outline[mode] = mix(mix(self->programs.outline[mode], event), detail);
+}
+
+/* An event between two steps of training, or within one. Its outline if it is new, 1 if
+ * it is recorded now, else 0. */
+static uint64_t note(sonde__python_watch *self, uint64_t event, uint64_t detail)
+{
+    sonde__python_programs *programs = &self->programs;
+    uint64_t *outline = &programs->outline[SONDE_MODE_TRAIN];
+
+    *outline = mix(mix(*outline, event), detail);
+    if (self->mode == SONDE_MODE_TRAIN) {
+        return programs->on;
+    }
+    if (programs->note_count < SONDE__PYTHON_NOTES) {
+        programs->notes[programs->note_count++] = *outline;
+    }
+    return learn(programs, mix(*outline, NOTED)) ? *outline | 2U : 0;
+}
+
+/* The first evaluation after a step of training. */
+static bool note_evaluation(sonde__python_watch *self)
+{
+    const uint64_t outline = note(self, EVALUATED, 0);
+    PyObject *kind = NULL, *number = NULL;
+    bool good = true;
+
+    self->programs.evaluated = true;
+    if (outline > 1) {
+        kind = PyUnicode_FromString("evaluation");
+        number = PyLong_FromUnsignedLongLong(outline);
+        good = kind != NULL && number != NULL && tell(self, "remember", kind, number);
+        Py_XDECREF(number);
+        Py_XDECREF(kind);
+    }
+    return good;
+}
+
+/* Whether tensors that are known from the program are due at the step that begins. */
+static bool is_any_due(const sonde__python_watch *self, int mode)
+{
+    const sonde__python_programs *programs = &self->programs;
+
+    for (size_t i = mode == SONDE_MODE_TRAIN ? programs->evaluated_count : 0;
+         i < programs->slot_count; i++) {
+        if (sonde__python_is_due(self, programs->slots[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool look(sonde__python_watch *self, int mode)
+{
+    PyObject *number = PyLong_FromLong(mode);
+    bool good = false;
+
+    self->programs.looking = true;
+    good = number != NULL && tell(self, "look", number, NULL);
+    Py_XDECREF(number);
+    return good;
+}
+
+PyObject *sonde__python_look_for(PyObject *watch, PyObject *arguments)
+{
+    sonde__python_programs *programs = &((sonde__python_watch *)watch)->programs;
+    const size_t count = programs->slot_count;
+    uint32_t *slots = NULL;
+    unsigned int slot = 0;
+    int evaluated = 0;
+
+    if (!PyArg_ParseTuple(arguments, "Ip", &slot, &evaluated)) {
+        return NULL;
+    }
+    slots = PyMem_Realloc(programs->slots, (count + 1) * sizeof *slots);
+    if (slots == NULL) {
+        return PyErr_NoMemory();
+    }
+    slots[count] = slot;
+    if (evaluated != 0) {
+        slots[count] = slots[programs->evaluated_count];
+        slots[programs->evaluated_count++] = slot;
+    }
+    programs->slots = slots;
+    programs->slot_count++;
+    Py_RETURN_NONE;
+}
+
+/* Begins a recording, with the events since the step before. */
+static bool record(sonde__python_watch *self, int mode)
+{
+    sonde__python_programs *programs = &self->programs;
+    const size_t count = mode == SONDE_MODE_TRAIN ? programs->note_count : 0;
+    PyObject *notes = PyList_New(0), *number = PyLong_FromLong(mode);
+    bool good = notes != NULL && number != NULL;
+
+    for (size_t i = 0; good && i < count; i++) {
+        PyObject *one = PyLong_FromUnsignedLongLong(programs->notes[i] | 2U);
+
+        good = one != NULL && PyList_Append(notes, one) == 0;
+        Py_XDECREF(one);
+    }
+    programs->on = true;
+    good = good && tell(self, "begin", number, notes);
+    Py_XDECREF(notes);
+    Py_XDECREF(number);
+    return good;
+}
+
+bool sonde__python_program_begin(sonde__python_watch *self, int mode)
+{
+    sonde__python_programs *programs = &self->programs;
+    const unsigned first = mode == SONDE_MODE_TRAIN ? FIRST_TRAIN : FIRST_OTHER;
+    bool good = true;
+
+    if (self->hooks == NULL) {
+        return true;
+    }
+    if (mode != SONDE_MODE_TRAIN && !programs->evaluated) {
+        good = note_evaluation(self);
+    }
+    programs->wanted[mode] =
+        learn(programs, mix(programs->outline[mode] + (uint64_t)mode, BEGUN)) ||
+        programs->wanted[mode] || programs->recorded[mode] < first;
+    if (good && programs->wanted[mode]) {
+        good = record(self, mode);
+    } else if (good && is_any_due(self, mode)) {
+        good = look(self, mode);
+    }
+    if (mode == SONDE_MODE_TRAIN) {
+        programs->evaluated = false;
+        programs->note_count = 0;
+    }
+    return good;
+}
+
+bool sonde__python_program_end(sonde__python_watch *self)
+{
+    sonde__python_programs *programs = &self->programs;
+    const int mode = self->mode;
+    const bool was_on = programs->on;
+    const uint64_t outline = programs->outline[mode] + (uint64_t)mode;
+    const bool is_new = learn(programs, outline);
+    const bool was_told = was_on || programs->looking;
+
+    programs->outline[mode] = 0;
+    programs->on = programs->looking = false;
+    programs->wanted[mode] = is_new && !was_on;
+    programs->recorded[mode] += was_on;
+    return !was_told || self->hooks == NULL || tell(self, "end", NULL, NULL);
+}
+
+bool sonde__python_program_tell(sonde__python_watch *self, const char *method,
+                                PyObject *subject, PyObject *more)
+{
+    return (!self->programs.on && !self->programs.looking) || self->hooks == NULL ||
+           tell(self, method, subject, more);
+}
+
+bool sonde__python_program_drop(sonde__python_watch *self)
+{
+    PyMem_Free(self->programs.slots);
+    self->programs = (sonde__python_programs){0};
+    return self->hooks == NULL || tell(self, "drop", NULL, NULL);
+}
+
+PyObject *sonde__python_record_program(PyObject *watch, PyObject *text)
+{
+    sonde__python_watch *self = (sonde__python_watch *)watch;
+    sonde_diag diag = {0};
+    sonde_program *program = NULL;
+    Py_ssize_t length = 0;
+    const char *data = NULL;
+    sonde_err err = SONDE_OK;
+
+    if (!PyUnicode_Check(text)) {
+        return PyErr_Format(PyExc_TypeError, "program: %R (expected a str)", text);
+    }
+    data = PyUnicode_AsUTF8AndSize(text, &length);
+    if (data == NULL || !sonde__python_need_live(self)) {
+        return NULL;
+    }
+    err = sonde_program_read(data, (size_t)length, &program, &diag);
+    if (err == SONDE_OK) {
+        sonde__python_lock(self);
+        err = sonde_watch_program(self->watch, program, &diag);
+        sonde__python_unlock(self);
+    }
+    sonde_program_destroy(program);
+    return err != SONDE_OK ? sonde__python_raise(&diag) : Py_NewRef(Py_None);
+}
+
+PyObject *sonde__python_note(PyObject *watch, PyObject *arguments)
+{
+    sonde__python_watch *self = (sonde__python_watch *)watch;
+    const char *kind = NULL;
+    unsigned int number = 0;
+    uint64_t outline = 0;
+
+    if (!PyArg_ParseTuple(arguments, "sI", &kind, &number)) {
+        return NULL;
+    }
+    if (sonde__python_is_watching(self) && self->hooks != NULL) {
+        outline =
+            note(self, (uint64_t)(unsigned char)kind[0] << 8 | strlen(kind), number);
+    }
+    return PyLong_FromUnsignedLongLong(outline);
+}

@@ -1,0 +1,278 @@
+"""python -m sonde check: runs a program to its first training step, and checks it there.
+
+The program runs as it stands, in this process, on a tape (tape.py). At the first step of an
+optimizer after a backward pass (without optimizers: at the first backward pass) the networks of
+the loss are checked, with the loss computed again from the tape, and the program ends there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim.optimizer import (register_optimizer_step_post_hook,
+                                   register_optimizer_step_pre_hook)
+
+from . import check_problem, graphs, replay
+from .properties import listed
+from .result import Result
+from .tape import Loss, Tape
+
+_IDLE = 10  # steps of optimizers without a backward pass, before the program is given up
+_OWN = (os.path.dirname(torch.__file__), os.path.dirname(os.path.dirname(__file__)))
+
+
+class Ended(BaseException):
+    """Ends the program: no `except Exception` of it holds it up."""
+
+
+class Session:
+    """A program on its way to the first training step."""
+
+    def __init__(self, seconds: float):
+        self.seconds, self.tape = seconds, Tape()
+        self.result: Result | None = None
+        self.why = ""
+        self.stepping: torch.optim.Optimizer | None = None
+        self.idle_steps = 0
+        self.checking = False
+        self.tape.on_backward = self._after_backward
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        hooks = [register_optimizer_step_pre_hook(self._before_step),
+                 register_optimizer_step_post_hook(self._after_step)]
+        try:
+            with self.tape.calls_heard():
+                yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    # --- events of the program ----------------------------------------------------------------
+
+    def _before_step(self, optimizer: Any, *_: Any) -> None:
+        if self.checking:
+            return
+        self._end_again()
+        if self.tape.losses:
+            self._check(optimizer)
+        self.stepping = optimizer
+
+    def _after_step(self, optimizer: Any, *_: Any) -> None:
+        if self.checking:
+            return
+        self.stepping = None
+        self.idle_steps += 1
+        if self.idle_steps >= _IDLE:
+            self.why = f"{type(optimizer).__name__} made {_IDLE} steps without a backward pass"
+            raise Ended
+
+    def _after_backward(self) -> None:
+        self._end_again()
+        if self.stepping is not None:  # in the closure of a step
+            self._check(self.stepping)
+        if len(self.tape.losses) == 1 and not alive(torch.optim.Optimizer):
+            self._check(None)
+
+    def _end_again(self) -> None:
+        """A bare `except:` of the program may have held up the end."""
+        if self.result is not None or self.why:
+            raise Ended
+
+    # --- the check ----------------------------------------------------------------------------
+
+    def _check(self, optimizer: torch.optim.Optimizer | None) -> None:
+        self.tape.busy = self.checking = True
+        try:
+            self._judge(optimizer)
+        finally:
+            self.checking = False
+        raise Ended
+
+    def _judge(self, optimizer: torch.optim.Optimizer | None) -> None:
+        model, ends, others = self._network(self.tape.losses, optimizer)
+        if model is None:
+            self.why = "the loss calls no module that has parameters which require a gradient"
+            return
+        losses = self._one_of_equals(self.tape.losses, ends)
+        whole = replay.problem_of(self.tape, losses, model, ends)
+        whole.optimizer, whole.held_elsewhere = optimizer, others
+        whole.notes += notes_of(whole, optimizer)
+        result = check_problem(whole, self.seconds)
+        if result.passed or result.failed:
+            self.result = result
+        else:
+            self.why = result.rows[0].message
+
+    def _one_of_equals(self, losses: list[Loss], ends: set[int]) -> list[Loss]:
+        """The first loss, if all have the same operations, as with accumulated gradients."""
+        forms = {tuple((entry.function, id(entry.module))
+                       for entry in self.tape.slice_of([loss], ends)
+                       if entry.function is not torch.Tensor.detach) for loss in losses}
+        return losses[:1] if len(forms) == 1 else losses
+
+    def _network(self, losses: list[Loss], optimizer: torch.optim.Optimizer | None
+                 ) -> tuple[nn.Module | None, set[int], set[int]]:
+        """(the network to be checked, modules that count as constant, parameters that other
+        optimizers hold). Constant is what only others train and the loss does not reach, as the
+        generator behind detach()."""
+        reached = leaves(losses)
+        own = held(optimizer) if optimizer is not None else set()
+        others = {key for one in alive(torch.optim.Optimizer) if one is not optimizer
+                  for key in held(one)} - own
+        called = {id(entry.module): entry.module
+                  for entry in self.tape.slice_of(losses) if entry.function is None}
+        if not called:
+            called = {id(entry.module): entry.module for entry in self.tape.entries
+                      if entry.function is None and reached & parameters(entry.module)}
+        ends = {key for key, module in called.items()
+                if parameters(module) & others and not parameters(module) & (own | reached)}
+        chosen = [module for key, module in called.items() if key not in ends]
+        return (joined(chosen, own) if chosen else None), ends, others
+
+
+def joined(chosen: list[nn.Module], own: set[int]) -> nn.Module:
+    """One module with all of them: the smallest of the program that also has all parameters of
+    the optimizer, or a new one."""
+    inside = set().union(*(parameters(module) for module in chosen))
+    if len(chosen) == 1 and own <= inside:
+        return chosen[0]
+    ids = {id(module) for module in chosen}
+    whole = [module for module in alive(nn.Module)
+             if ids <= {id(one) for one in module.modules()} and own <= parameters(module)]
+    if whole:
+        return min(whole, key=lambda module: sum(1 for _ in module.modules()))
+    if len(chosen) == 1:
+        return chosen[0]
+    return nn.ModuleDict({f"{type(module).__name__}_{number}" if number else type(module).__name__:
+                          module for module, number in numbered(chosen)})
+
+
+def numbered(modules: list[nn.Module]) -> list[tuple[nn.Module, int]]:
+    """How many modules of the same class are in front of each."""
+    kinds = [type(module).__name__ for module in modules]
+    return [(module, kinds[:place].count(kinds[place])) for place, module in enumerate(modules)]
+
+
+def alive(kind: type) -> list[Any]:
+    """The objects of a class in the program."""
+    return [one for one in gc.get_objects() if issubclass(type(one), kind)]
+
+
+def held(optimizer: Any) -> set[int]:
+    return {id(value) for group in getattr(optimizer, "param_groups", ())
+            for value in group["params"]}
+
+
+def parameters(module: nn.Module) -> set[int]:
+    return {id(value) for value in module.parameters()}
+
+
+def leaves(losses: list[Loss]) -> set[int]:
+    return {id(leaf) for loss in losses for leaf in graphs.leaves_of(loss.tensor)}
+
+
+def notes_of(whole: Any, optimizer: torch.optim.Optimizer | None) -> list[str]:
+    """Where the program was, and what it gave the network."""
+    at = "the first backward pass" if optimizer is None else \
+        f"the first step of {type(optimizer).__name__}"
+    inputs = [f"{name} {str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}"
+              for call in whole.calls for name, value in call.named()]
+    notes = [f"checked at {at}{place()}: {type(whole.model).__name__}" +
+             (f" of {listed(inputs)}" if inputs else "")]
+    return notes + ([f"without the loss: {whole.why}"] if whole.loss_from is None and whole.why
+                    else [])
+
+
+def place() -> str:
+    """The line of the program that runs."""
+    frame = sys._getframe()
+    while frame is not None and (frame.f_code.co_filename.startswith(_OWN)
+                                 or not os.path.exists(frame.f_code.co_filename)):
+        frame = frame.f_back  # type: ignore[assignment]
+    return "" if frame is None else \
+        f" ({os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno})"
+
+
+# --- the command ------------------------------------------------------------------------------
+
+
+def run(arguments: list[str], run_script: Callable[[list[str]], None]) -> int:
+    """Checks a program, prints the result, and returns the exit code."""
+    given = parsed(arguments)
+    os.environ["TORCHDYNAMO_DISABLE"] = "1"  # the loss is computed again by operations
+    session = Session(given.seconds)
+    output = contextlib.redirect_stdout(sys.stderr) if given.json else contextlib.nullcontext()
+    ended = "the program ended"
+    try:
+        with output, session.listening():
+            run_script(given.program)
+    except Ended:
+        pass
+    except SystemExit as status:
+        ended += f" with {status.code!r}" if status.code else ""
+    except BaseException as problem:  # of the program's own code
+        print_problem(problem, given.program)
+        ended = f"the program raised {type(problem).__name__}"
+    sys.stdout.flush()
+    if session.result is None:
+        why = session.why or f"{ended} before a training step: {never(session)}"
+        print(json.dumps({"passed": None, "why": why}, indent=2) if given.json else
+              f"could not check: {why}")
+        return 2
+    print(session.result.to_json() if given.json else session.result)
+    return 0 if session.result else 1
+
+
+def never(session: Session) -> str:
+    """How far training came."""
+    if session.tape.losses:
+        return "backward() was called, but no optimizer made a step"
+    called = [entry.module for entry in session.tape.entries if entry.function is None]
+    if called:
+        return f"{type(called[0]).__name__} was called with gradients, but backward() was not"
+    return "no module with parameters was called with gradients"
+
+
+def print_problem(problem: BaseException, program: list[str]) -> None:
+    """The traceback, from the program's own first line on."""
+    trace = problem.__traceback__
+    while trace is not None and trace.tb_next is not None and \
+            trace.tb_frame.f_code.co_filename.startswith((*_OWN, "<frozen")):
+        trace = trace.tb_next
+    traceback.print_exception(type(problem), problem, trace)
+
+
+def parsed(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m sonde check", usage="%(prog)s [--json] [--seconds N] SCRIPT [ARGUMENT]...\n"
+        "       %(prog)s [--json] [--seconds N] -m MODULE [ARGUMENT]...",
+        description="runs a program to its first training step, and tests there what a network "
+        "must have; exits with 0 if all passed, 1 if a property failed, 2 if it could not check")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.add_argument("--seconds", type=seconds, default=30.0, metavar="N",
+                        help="the time of the check, without the program's own (30)")
+    parser.add_argument("program", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    module = arguments.index("-m") if "-m" in arguments else len(arguments)
+    given = parser.parse_args(arguments[:module])
+    given.program += arguments[module:]
+    if not given.program or given.program == ["-m"]:
+        parser.error("no program (expected a script, or -m and a module)")
+    return given
+
+
+def seconds(text: str) -> float:
+    value = float(text)
+    if not value > 0:
+        raise argparse.ArgumentTypeError(f"{text} (expected a number above 0)")
+    return value

@@ -1,0 +1,142 @@
+"""The output depends on the input, and the loss on the targets, row by row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from . import trees
+from .properties import listed
+from .subject import Failed, NotApplicable, Subject
+
+
+def output_on_input(subject: Subject) -> str:
+    """Other inputs give other outputs: all inputs together, and each of them."""
+    call = subject.call
+    before = subject.outputs(subject.twin(noise=0.02, training=False))
+    values, named = call.tensors(), call.named()
+    other = [trees.other_values(value, subject.generator) for value in values]
+    if all(trees.difference(one, two) == 0 for one, two in zip(values, other)):
+        raise NotApplicable("the inputs have one value only")
+    after = subject.outputs(subject.twin(noise=0.02, training=False), call.replaced(other))
+    gap = _gap(before, after)
+    if gap == 0:
+        raise Failed("other inputs give the same output, bit for bit",
+                     "Look for a softmax over a dimension of size 1, units that are all dead, or "
+                     "an argument that forward does not use.")
+    idle = [named[number][0] for number in range(len(values))
+            if len(values) > 1 and _is_idle(subject, number, other[number], before)]
+    if idle:
+        raise Failed(f"other values of {listed(idle)} give the same output, bit for bit",
+                     "forward does not use it.", tuple(idle))
+    return f"other inputs change the output by up to {gap:.3g}"
+
+
+def _gap(one: list[torch.Tensor], two: list[torch.Tensor]) -> float:
+    """The largest difference, in another mode of noise too where the first is 0."""
+    if len(one) != len(two):
+        return float("inf")
+    return max((trees.difference(a, b) for a, b in zip(one, two)), default=0.0)
+
+
+def _is_idle(subject: Subject, number: int, other: torch.Tensor,
+             before: list[torch.Tensor]) -> bool:
+    """Whether an input has no effect. Masks and targets may have none on a batch."""
+    name, value = subject.call.named()[number]
+    if value.dtype == torch.bool or trees.difference(value, other) == 0 or \
+            any(word in name.lower() for word in ("mask", "label", "target", "len")):
+        return False
+    if subject.problem.targets and any(value is one for one in subject.problem.targets):
+        return False
+    values = subject.call.tensors()
+    values[number] = other
+    for training in (False, True):
+        model = subject.twin(noise=0.02, training=training)
+        reference = before if not training else \
+            subject.outputs(subject.twin(noise=0.02, training=True))
+        try:
+            after = subject.outputs(model, subject.call.replaced(values))
+        except (ValueError, IndexError, RuntimeError, AssertionError):
+            return False  # it is looked at
+        if _gap(reference, after) > 0:
+            return False
+    return True
+
+
+def loss_on_targets(subject: Subject) -> str:
+    """Other targets give another loss."""
+    targets = subject.problem.targets
+    if not targets:
+        raise NotApplicable("the batch has no targets apart from the inputs")
+    other = [trees.other_values(value, subject.generator) for value in targets]
+    if all(trees.difference(one, two) == 0 for one, two in zip(targets, other)):
+        raise NotApplicable("all targets are equal")
+    model = subject.twin(training=False, noise=0.02, number=1)
+    before = float(subject.loss(model))
+    after = float(subject.loss(subject.twin(training=False, noise=0.02, number=1), other))
+    if before == after:
+        raise Failed(f"other targets give the same loss, {before:.6g}",
+                     "The loss does not use the targets.")
+    return f"other targets change the loss from {before:.4g} to {after:.4g}"
+
+
+def rows_of_targets(subject: Subject) -> str:
+    """The loss compares each row of the output with its own target: the same targets in another
+    order of the rows give another loss."""
+    targets = subject.problem.targets
+    if not targets:
+        raise NotApplicable("the batch has no targets apart from the inputs")
+    rows = subject.rows()
+    with torch.no_grad():
+        output = subject.output(subject.twin(training=False, noise=0.02, number=1))
+    values = subject.with_rows(trees.tensors(output), rows)
+    if all(value.dim() == 0 or value.shape[0] != rows for value in targets):
+        raise NotApplicable("the targets have no row for each row of the input")
+    wide = max(trees.difference(value[:1].expand_as(value), value) for value in values)
+    if wide <= 1e-6 * max(trees.size(value) for value in values):
+        raise NotApplicable("the output is the same for each row")
+    gaps = _changes_of_order(subject, output, rows)
+    near = _at_targets(subject, output, targets)
+    if gaps and max(gaps) < 1e-6 and near is not None:
+        gaps = _changes_of_order(subject, near, rows)
+    if not gaps:
+        raise NotApplicable("the targets of all rows are equal")
+    shapes = listed([str(tuple(value.shape)) for value in values]), \
+        listed([str(tuple(value.shape)) for value in targets])
+    if max(gaps) < 1e-6:
+        raise Failed(f"the loss stays {float(subject.loss_from(output)):.6g} when the targets change places between rows: "
+                     f"it does not compare a row with its own target (output {shapes[0]}, targets "
+                     f"{shapes[1]})", "Give both the same shape: targets.unsqueeze(1), or "
+                     "output.squeeze(1).")
+    return f"targets in other rows change the loss by {100 * max(gaps):.3g} %"
+
+
+def _changes_of_order(subject: Subject, output: Any, rows: int) -> list[float]:
+    """The relative changes of the loss by the targets in other orders of their rows."""
+    targets, gaps = subject.problem.targets, []
+    before = float(subject.loss_from(output))
+    for shift in sorted({1, rows // 2, rows - 1} - {0}):
+        for place, value in enumerate(targets):  # one alone: pairs of indices belong together
+            if value.dim() == 0 or value.shape[0] != rows or \
+                    trees.difference(value, value.roll(shift, 0)) == 0:
+                continue
+            rolled = [*targets[:place], value.roll(shift, 0), *targets[place + 1:]]
+            after = float(subject.loss_from(output, rolled))
+            gaps.append(abs(after - before) / max(abs(before), 1e-12))
+    return gaps
+
+
+def _at_targets(subject: Subject, output: Any, targets: list[torch.Tensor]) -> Any:
+    """An output with values in the range of the targets; None: they are no floats. An absolute
+    difference far away from them has the same sum in each order of the rows."""
+    floats = [value for value in targets if value.is_floating_point() and value.numel()]
+    if not floats or not trees.floats(output):
+        return None
+    low, high = min(float(one.min()) for one in floats), max(float(one.max()) for one in floats)
+
+    def drawn(value: torch.Tensor) -> torch.Tensor:
+        random = torch.rand(value.shape, generator=subject.generator, dtype=torch.float64)
+        return (low + (0.01 + 0.98 * random) * (high - low)).to(value.device, value.dtype)
+
+    return trees.change(output, lambda x: drawn(x) if x.is_floating_point() else x)

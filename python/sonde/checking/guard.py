@@ -1,0 +1,155 @@
+"""The program is as it was after a check: what is copied, and what is put back."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import inspect
+import io
+import random
+import sys
+import types
+import warnings
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+class CannotCopy(Exception):
+    """A model that copy.deepcopy refuses; why."""
+
+
+@contextlib.contextmanager
+def untouched(model: nn.Module) -> Iterator[None]:
+    """Puts back random numbers, modes, parameters, buffers and gradients of the program: a loss
+    function may hold the program's own model, and call it."""
+    state = _random_state()
+    kept = [(value, value.detach().clone(), value._version)
+            for value in _state_of(model)]
+    grads = [(value, value.grad, None if value.grad is None else value.grad.detach().clone())
+             for value in model.parameters()]
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        with torch.inference_mode(False), torch.enable_grad(), warnings.catch_warnings(), \
+                contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for module, training in modes:
+            module.training = training
+        with torch.no_grad():
+            for value, before, version in kept:
+                # Running statistics change without a new version.
+                if value._version != version or not torch.equal(value, before):
+                    value.copy_(before)
+            for value, grad, before in grads:
+                if grad is not None and not torch.equal(grad, before):
+                    grad.copy_(before)
+                value.grad = grad
+        _set_random_state(state)
+
+
+def _state_of(model: nn.Module) -> list[torch.Tensor]:
+    lazy = nn.parameter.UninitializedTensorMixin
+    return [value for value in [*model.parameters(), *model.buffers()]
+            if not isinstance(value, lazy) and not value.is_inference()]
+
+
+def _random_state() -> tuple[Any, ...]:
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
+    numpy = sys.modules.get("numpy")
+    return (torch.get_rng_state(), cuda, random.getstate(),
+            numpy.random.get_state() if numpy is not None else None)
+
+
+def _set_random_state(state: tuple[Any, ...]) -> None:
+    torch.set_rng_state(state[0])
+    if state[1] is not None:
+        torch.cuda.set_rng_state_all(state[1])
+    random.setstate(state[2])
+    if state[3] is not None:
+        sys.modules["numpy"].random.set_state(state[3])
+
+
+def seed(number: int) -> None:
+    """Starts all random numbers that a network may draw."""
+    torch.manual_seed(number)
+    random.seed(number)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(number)
+
+
+def copied(model: nn.Module) -> nn.Module:
+    """A copy without gradients and without the program's own hooks; raises CannotCopy."""
+    memo: dict[int, Any] = {}
+    inside = {id(module) for module in model.modules()}
+    for path, module in model.named_modules():
+        for key, value in module.__dict__.items():
+            if _holds(value, inside):
+                raise CannotCopy(f"{path}.{key}".lstrip(".") + " is a function that holds the "
+                                 "program's own modules (expected a method)")
+            _remember_computed(value, memo)
+        for name in _HOOKS:
+            hooks = module.__dict__.get(name)
+            if hooks:
+                memo[id(hooks)] = OrderedDict(
+                    (key, copy.deepcopy(hook, memo)) for key, hook in hooks.items()
+                    if _belongs(hook, inside))
+    for value in model.parameters():
+        if value.grad is not None:
+            memo[id(value.grad)] = None
+    try:
+        twin = copy.deepcopy(model, memo)
+    except Exception as problem:  # whatever the program's own classes raise
+        raise CannotCopy(f"{type(problem).__name__}: {problem}") from problem
+    for value in twin.parameters():
+        value.grad = None
+    return twin
+
+
+def _holds(value: Any, inside: set[int]) -> bool:
+    """Whether a function, which deepcopy shares, has a module of the network in its closure."""
+    return any(id(cell.cell_contents) in inside
+               for cell in getattr(value, "__closure__", None) or ()
+               if inspect.isfunction(value) and cell != types.CellType())
+
+
+def _remember_computed(value: Any, memo: dict[int, Any], depth: int = 4) -> None:
+    """deepcopy refuses a tensor that an operation computed, as weight_norm keeps one."""
+    if isinstance(value, torch.Tensor):
+        if value.grad_fn is not None:
+            memo[id(value)] = value.detach().clone()
+    elif isinstance(value, (dict, list, tuple)) and depth > 0:
+        for one in value.values() if isinstance(value, dict) else value:
+            _remember_computed(one, memo, depth - 1)
+
+
+def _belongs(hook: Any, inside: set[int]) -> bool:
+    """Whether a hook is a part of the network: PyTorch's own, or a method of a module in it."""
+    owner = getattr(hook, "__self__", None)
+    if id(owner) in inside:
+        return True
+    return (getattr(type(hook), "__module__", "") or "").startswith("torch.nn.utils")
+
+
+def optimizer_on(optimizer: torch.optim.Optimizer, model: nn.Module,
+                 twin: nn.Module) -> torch.optim.Optimizer | None:
+    """An optimizer of the same class with the same groups, for the copy's parameters; None if it
+    cannot be built so."""
+    names = {id(value): name for name, value in model.named_parameters(remove_duplicate=False)}
+    values = dict(twin.named_parameters(remove_duplicate=False))
+    groups = []
+    for group in optimizer.param_groups:
+        held = [values[names[id(value)]] for value in group["params"] if id(value) in names]
+        if held:
+            groups.append({**{key: copy.copy(value) for key, value in group.items()
+                              if key not in ("params", "param_names")}, "params": held})
+    try:
+        return type(optimizer)(groups, lr=float(groups[0]["lr"]))
+    except Exception:  # a class of the program with arguments of its own
+        return None

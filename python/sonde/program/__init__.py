@@ -1,0 +1,173 @@
+"""The program of a step, of programs that train with PyTorch (docs/program.md).
+
+The first steps of a mode are recorded, and each step whose outline is new: the sequence of its
+events. C keeps the outline (python/extension/python_program.c) and calls `Programs` while a step
+is recorded; other steps cost nothing here."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .capture import PASSING, Capture, Known, pull
+from .facts import Facts
+from .observed import Look, Observed
+from .places import Finder, root
+from .text import write
+
+__all__ = ["PASSING", "Programs"]
+
+if TYPE_CHECKING:
+    from ..torch_hooks import Hooks
+
+MODES = ("train", "eval", "predict", "global")
+
+
+def _is_compiled_somewhere() -> bool:
+    """Whether torch.compile has seen code of the program: it takes note of what is on the stack
+    of modes."""
+    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
+    return bool(counters and counters.get("frames"))
+
+
+class Programs:
+    """The programs of one watch."""
+
+    def __init__(self, hooks: "Hooks"):
+        self.hooks = weakref.proxy(hooks)
+        self.finder = Finder()
+        self.facts = {mode: Facts() for mode in MODES}
+        self.observed = Observed(hooks)
+        self.on: Capture | None = None
+        self.look_on: Look | None = None
+        self.mode = ""
+        # Events between steps, by the outline that they make.
+        self.noted: dict[int, tuple[str, dict[str, Any], Any]] = {}
+        self.left: list[Any] = []  # modes that are off and still on the stack
+        self.scale = 1.0
+
+    # --- called by C ------------------------------------------------------------------------
+
+    def begin(self, mode: int, notes: list[int]) -> None:
+        """A step begins that is recorded. notes: outlines of the events before it."""
+        hooks = self.hooks
+        if torch._C._get_tracing_state() is not None:
+            return  # what is read of a module would be part of the trace
+        self.left = [one for one in self.left if not pull(one)]
+        known = Known(hooks.named_roots(), hooks.live_optimizers(), hooks.names)
+        self.mode = MODES[mode]
+        self.on = Capture(known, self.finder, self.facts[self.mode], self.observed,
+                          self.mode == "train")
+        for index, ref in known.module_ids.values():
+            module = ref()
+            if module is not None and known.names_activations(index):
+                self.observed.names[module] = known.modules[index]["name"]
+        compiled = hooks.is_compiled() or _is_compiled_somewhere()
+        if compiled:
+            self.on.miss("the model is compiled" if hooks.is_compiled()
+                         else "parts of the program are compiled")
+            self.on.facts["compiled"] = True
+        for kind, row, place in (self.noted[one] for one in notes if one in self.noted):
+            self.on.event(kind, place, **row)
+        self.on.install(not self.on.gap)
+
+    def look(self, mode: int) -> None:
+        """A step begins at which something is due that is known from the program."""
+        if not _is_compiled_somewhere() and torch._C._get_tracing_state() is None:
+            self.left = [one for one in self.left if not pull(one)]
+            self.look_on = Look(self.observed, self.finder, MODES[mode] == "train")
+
+    def end(self) -> None:
+        self._end_look()
+        on, self.on = self.on, None
+        if on is None:
+            return
+        left = on.uninstall()
+        if left is not None:
+            self.left.append(left)
+        text = self._text(on)
+        self.hooks.core.program(text)
+
+    def drop(self) -> None:
+        """Ends a recording without a program."""
+        self._end_look()
+        if self.on is not None:
+            left, self.on = self.on.uninstall(), None
+            self.left += [left] if left is not None else []
+        self.left = [one for one in self.left if not pull(one)]
+
+    def _end_look(self) -> None:
+        if self.look_on is not None:
+            left, self.look_on = self.look_on.uninstall(), None
+            self.left += [left] if left is not None else []
+
+    def forward(self, module: Any, inputs: Any) -> None:
+        self.observed.restart()
+        if self.on is not None:
+            self.on.forward(module, inputs, self.finder.here())
+
+    def backward(self, tensor: Any) -> None:
+        """backward() is called, and its loss was shown."""
+        if self.on is not None:
+            self.on.backward(tensor, self.hooks.loss_name, self.finder.here(), self.scale)
+            self.scale = 1.0
+        self._pause(1)
+
+    def went_back(self) -> None:
+        self._pause(-1)
+
+    def _pause(self, more: int) -> None:
+        """Backward passes and optimizers call functions that are not the program's."""
+        for one in (self.on, self.look_on):
+            if one is not None:
+                one.off = max(one.off + more, 0)
+
+    def remember(self, kind: str, outline: int, subject: Any = None, **row: Any) -> None:
+        """An event of training, within a step (outline: 1) or between two."""
+        place = self.finder.here()
+        if place is None:  # by an optimizer of PyTorch's
+            return
+        if kind in ("zero_grad", "unscale"):
+            row["optimizer"] = self.hooks.optimizer_number(subject)
+        if outline > 1:
+            self.noted[outline] = kind, row, place
+        elif self.on is not None and self.mode == "train":
+            self.on.event(kind, place, **row)
+
+    def step(self, optimizer: Any) -> None:
+        if self.on is not None:
+            self.on.event("step", self._step_place(),
+                          optimizer=self.hooks.optimizer_number(optimizer))
+        self._pause(1)
+
+    def stepped(self) -> None:
+        self._pause(-1)
+
+    # --- the text ---------------------------------------------------------------------------
+
+    def _step_place(self) -> Any:
+        """The line that called an optimizer, which is at work."""
+        frame = sys._getframe(1)
+        while frame is not None and self.finder.here(frame) is None:
+            frame = frame.f_back
+        return self.finder.here(frame) if frame is not None else None
+
+    def _text(self, on: Capture) -> str:
+        backward = sum(row["event"] == "backward" for row in on.events)
+        steps = len({row.get("optimizer") for row in on.events if row["event"] == "step"})
+        facts = dict(on.facts)
+        if backward and steps:
+            facts["accumulation"] = backward // steps
+        scales = [row["attributes"]["scale"] for row in on.events
+                  if row.get("attributes", {}).get("scale")]
+        if scales:
+            facts["loss_scale"] = scales[0]
+        head = {"producer": "pytorch", "mode": self.mode, "root": root(),
+                "complete": not on.gap, "gap": on.gap, "files": list(on.files.names)}
+        return write(head, {"values": on.values, "nodes": on.nodes, "modules": on.known.modules,
+                            "parameters": on.known.parameters,
+                            "optimizers": on.known.optimizers, "events": on.events,
+                            "losses": on.losses}, facts)

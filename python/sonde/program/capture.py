@@ -1,0 +1,488 @@
+"""A recording of one step: its operations, the modules that called them, its events.
+
+Operations are seen by a mode of torch.overrides, which is on the stack of one thread while the
+step lasts. The mode lies at the bottom of that stack, above the default device alone, which expects
+to be there: a mode that the program enters and leaves meanwhile comes off the top, as it expects. No tensor is kept: values are known
+by the identity of a tensor while a weak reference says that it lives."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch.nn.modules import module as torch_module
+from torch.overrides import TorchFunctionMode, _len_torch_function_stack, _pop_mode, _push_mode
+
+from . import losses, ops
+from .facts import Facts
+from .places import Finder, Place
+from .text import Files
+
+_NODES = 20000  # operations that are recorded of a step
+_GRAPH = 200000  # functions of the autograd graph that are searched
+_FIELDS = ("p", "eps", "momentum", "affine", "track_running_stats", "in_features", "out_features",
+           "in_channels", "out_channels", "kernel_size", "stride", "padding", "groups", "dim",
+           "num_features", "num_groups", "normalized_shape", "num_embeddings", "embedding_dim",
+           "padding_idx", "negative_slope", "batch_first", "bidirectional", "num_layers",
+           "dropout", "reduction", "ignore_index", "label_smoothing")
+# Modules that take other, faster ways in evaluation unless a mode is on the stack.
+TAKE_OTHER_WAYS = (torch.nn.MultiheadAttention, torch.nn.TransformerEncoderLayer,
+                    torch.nn.TransformerEncoder)
+
+
+class Mode(TorchFunctionMode):
+    """Passes on what PyTorch's functions are called with; a mode that is off does nothing."""
+
+    def __init__(self, taker: Any):
+        super().__init__()
+        self.taker = taker
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if self.taker is not None:
+            self.taker(func, args, kwargs or {}, result)
+        return result
+
+
+# Code that passes on calls of PyTorch's functions while a mode is on the stack.
+PASSING = Mode.__torch_function__.__code__, torch.overrides.handle_torch_function.__code__
+
+
+def push(mode: Any) -> None:
+    """Puts a mode under those that are on the stack of this thread, above the default device."""
+    others = [_pop_mode() for _ in range(_len_torch_function_stack())]
+    default = getattr(getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None), "device_context", None)
+    if others and others[-1] is default:
+        _push_mode(others.pop())
+    for one in [mode, *reversed(others)]:
+        _push_mode(one)
+
+
+def pull(mode: Any) -> bool:
+    """Takes a mode off the stack of this thread. False: it is not there, because a function
+    that it was told of has not returned."""
+    others = [_pop_mode() for _ in range(_len_torch_function_stack())]
+    found = any(one is mode for one in others)
+    for one in reversed(others):
+        if one is not mode:
+            _push_mode(one)
+    return found
+
+
+class _Ref(weakref.ref):
+    __slots__ = ("key",)
+
+
+def tensors_of(value: Any, depth: int = 3) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if depth == 0:
+        return []
+    if isinstance(value, Mapping):
+        value = value.values()
+    elif not isinstance(value, (tuple, list)):
+        return []
+    return [tensor for part in value for tensor in tensors_of(part, depth - 1)]
+
+
+class Capture:
+    """One step. known: the modules, parameters, buffers and optimizers of the watch."""
+
+    def __init__(self, known: "Known", finder: Finder, facts: Facts, observed: Any,
+                 training: bool):
+        self.known, self.finder, self.facts_of = known, finder, facts
+        self.observed, self.training = observed, training
+        self.files = Files()
+        self.values: list[dict[str, Any]] = []
+        self.nodes: list[dict[str, Any]] = []
+        self.events: list[dict[str, Any]] = []
+        self.losses: list[dict[str, Any]] = []
+        self.facts: dict[str, Any] = {}
+        self.gap = ""
+        self.makers: dict[int, int] = {}  # nodes, by the value that they make
+        self.ids: dict[int, int] = {}  # values, by the identity of a tensor that lives
+        self.refs: dict[int, _Ref] = {}
+        self.stack: list[int] = []  # modules whose forward is on
+        self.last_output: Any = None  # identity of the tensor that was named last
+        self.numbers: dict[int, int] = {}  # outputs of a module, in this pass of a root
+        self.thread = threading.get_ident()
+        self.off = 0  # backward passes and optimizers that are at work
+        self.mode: Mode | None = None
+        self.handles: list[Any] = []
+
+    # --- on and off -----------------------------------------------------------------------
+
+    def install(self, sees_functions: bool) -> None:
+        if sees_functions:
+            self.mode = Mode(self.take)
+            push(self.mode)
+        self.handles = [
+            torch_module.register_module_forward_pre_hook(self.enter),
+            torch_module.register_module_forward_hook(self.leave, always_call=True)]
+
+    def uninstall(self) -> Any:
+        """Ends the recording; a mode that cannot be taken off now is returned."""
+        for handle in self.handles:
+            handle.remove()
+        self.handles = []
+        self.ids.clear()
+        self.refs.clear()
+        mode, self.mode = self.mode, None
+        if mode is not None:
+            mode.taker = None
+            if threading.get_ident() != self.thread or not pull(mode):
+                return mode
+        return None
+
+    def miss(self, why: str) -> None:
+        self.gap = self.gap or why
+
+    # --- values -----------------------------------------------------------------------------
+
+    def _enter(self, tensor: torch.Tensor, index: int) -> None:
+        key = id(tensor)
+        ref = _Ref(tensor, self._gone)
+        ref.key = key
+        self.ids[key] = index
+        self.refs[key] = ref
+
+    def _gone(self, ref: Any) -> None:
+        if self.refs.get(ref.key) is ref:
+            del self.refs[ref.key], self.ids[ref.key]
+
+    def _row(self, made: torch.Tensor, **more: Any) -> int:
+        self.values.append({"dtype": str(made.dtype).removeprefix("torch."),
+                            "shape": list(made.shape)[:8], "requires_grad": made.requires_grad,
+                            **more})
+        return len(self.values) - 1
+
+    def value(self, tensor: torch.Tensor) -> int:
+        """The value of a tensor that is read."""
+        key = id(tensor)
+        index = self.ids.get(key)
+        if index is not None:
+            return index
+        parameter = self.known.parameter_ids.get(key)
+        if parameter is not None:
+            row = self.known.parameters[parameter]
+            index = self._row(tensor, kind="parameter", tensor=row["name"], parameter=parameter)
+            row["used"] = True
+        elif key in self.known.buffers:
+            index = self._row(tensor, kind="buffer", tensor=self.known.buffers[key])
+        else:
+            index = self._row(tensor, kind="input")
+            if tensor.grad_fn is not None and self.mode is not None:
+                self.miss("operations were not seen that made a value")
+        self._enter(tensor, index)
+        return index
+
+    # --- operations ---------------------------------------------------------------------------
+
+    def take(self, function: Any, arguments: tuple[Any, ...], options: dict[str, Any],
+             result: Any) -> None:
+        """Records a call of a function of PyTorch's that returned."""
+        made = None if self.off else ops.operation(function)
+        if made is None or torch._C._get_tracing_state() is not None:
+            return
+        try:
+            with torch._C.DisableTorchFunctionSubclass():
+                self._take(made, function, arguments, options, result)
+        except Exception as problem:
+            self.miss(f"{made.name}: {type(problem).__name__}: {problem}")
+
+    def _take(self, made: ops.Operation, function: Any, arguments: tuple[Any, ...],
+              options: dict[str, Any], result: Any) -> None:
+        results = tensors_of(result)
+        if made.inplace and not results and arguments:
+            results = tensors_of(arguments[0])  # x[i] = y
+        if not results:
+            return
+        place = self.finder.here()
+        if place is None:
+            return
+        if len(self.nodes) >= _NODES:
+            self.miss(f"the step has more than {_NODES} operations")
+            return
+        operands = ops.operands(made, arguments, options)
+        if made.name in ("to", "contiguous", "detach") and operands and results[0] is operands[0]:
+            return
+        inputs = [-1 if one is None else self.value(one) for one in operands]
+        while inputs and inputs[-1] == -1 and made.name not in ("linear",):
+            inputs.pop()
+        module = self.stack[-1] if self.stack else -1
+        node = {"op": made.name, "attributes": ops.attributes(made, arguments, options),
+                "inputs": inputs, "outputs": [], "module": module,
+                "place": self.files.place(place), "_function": (function, place),
+                "_in_loss": module >= 0 and "loss" in self.known.modules[module]["kind"].lower()}
+        number = len(self.nodes)
+        for one in results:
+            kind = {} if any(i >= 0 for i in inputs) else {"kind": "constant"}
+            index = self._row(one, **kind)
+            node["outputs"].append(index)
+            self.makers[index] = number
+            self._enter(one, index)
+        self.nodes.append(node)
+        if made.name in ops.LOSSES:
+            self._found_loss(number, operands, results[0])
+        elif (function, place) in self.observed.losses:  # by hand, found at an earlier step
+            self.observed.loss(function, place, operands, None, None, self.training)
+        elif made.name in self.observed.activations and module >= 0 and \
+                self.known.names_activations(module):
+            self.observed.activation(function, self.known.modules[module]["name"], made.name,
+                                     results[0])
+
+    def _found_loss(self, number: int, operands: list[Any], result: Any) -> None:
+        node = self.nodes[number]
+        predictions, targets = losses.of_function(node, self.values)
+        if predictions >= 0 <= targets:
+            inputs = node["inputs"]
+            self.observed.loss(*node["_function"], operands, (
+                inputs.index(predictions), inputs.index(targets)), result, self.training)
+        self._loss(number, node["outputs"][0], predictions, targets, node["place"])
+        if len(self.losses) == 1 and len(operands) > 1 and operands[1] is not None:
+            self._facts(operands[1])
+
+    def _facts(self, targets: torch.Tensor) -> None:
+        if not targets.is_floating_point() and not targets.is_complex() and targets.numel():
+            self.facts |= self.facts_of.of_labels(targets)
+
+    def _loss(self, node: int, value: int, predictions: int, targets: int, place: Any) -> None:
+        self.losses.append({"node": node, "value": value, "predictions": predictions,
+                            "targets": targets, "backward": -1})
+        self.events.append({"event": "loss", "place": place, "value": value, "node": node,
+                            "grad": torch.is_grad_enabled()})
+
+    # --- modules --------------------------------------------------------------------------------
+
+    def enter(self, module: torch.nn.Module, arguments: Any) -> None:
+        """A module is called: a hook of PyTorch's."""
+        if threading.get_ident() != self.thread:
+            self.miss("modules are called in threads")
+            return
+        if self.off:
+            return
+        try:
+            index = self.known.index_of(module, self.stack[-1] if self.stack else -1)
+            row = self.known.modules[index]
+            if not row["called"]:
+                row["called"] = True
+                row["place"] = self.files.place(self.finder.here())
+            row["training"] = module.training
+            self.stack.append(index)
+            if isinstance(module, torch.jit.ScriptModule):
+                self.miss(f"{row['name'] or 'the model'} is scripted")
+            elif self.mode is not None and isinstance(module, TAKE_OTHER_WAYS) and \
+                    not module.training:
+                self.miss(f"{row['name'] or 'the model'} is evaluated in one piece by PyTorch")
+                row["away"] = row.get("away", 0) + pull(self.mode)
+        except Exception as problem:
+            self.miss(f"{type(module).__name__}: {type(problem).__name__}: {problem}")
+
+    def leave(self, module: torch.nn.Module, arguments: Any, result: Any) -> None:
+        if threading.get_ident() != self.thread or self.off or not self.stack:
+            return
+        try:
+            index = self.known.index_of(module, -1)
+            while self.stack and self.stack.pop() != index:
+                pass
+            row = self.known.modules[index]
+            if row.pop("away", 0) and self.mode is not None:
+                push(self.mode)
+            if row["registered"] and self.known.is_declared(index):
+                self._name_outputs(index, result)
+        except Exception as problem:
+            self.miss(f"{type(module).__name__}: {type(problem).__name__}: {problem}")
+
+    def _name_outputs(self, index: int, result: Any) -> None:
+        """Links values to the tensors that are observed (python/extension/python_forward.c)."""
+        name = self.known.modules[index]["name"]
+        for tensor in tensors_of(result):
+            if not tensor.is_floating_point() or id(tensor) == self.last_output:
+                continue
+            self.last_output = id(tensor)
+            number = self.numbers.get(index, 0)
+            self.numbers[index] = number + 1
+            row = self.values[self.value(tensor)]
+            if not row.get("tensor"):
+                row["tensor"] = f"{name}_output_{number}" if name else f"output_{number}"
+
+    # --- events ---------------------------------------------------------------------------------
+
+    def event(self, kind: str, at: Place | None, **row: Any) -> None:
+        self.events.append({"event": kind, "place": self.files.place(at), **row})
+
+    def forward(self, module: Any, inputs: Any, place: Place | None) -> None:
+        """A root is called, not within another one."""
+        self.numbers.clear()
+        self.last_output = None
+        self.event("forward", place, module=self.known.index_of(module, -1),
+                   training=module.training, grad=torch.is_grad_enabled(),
+                   autocast=torch.is_autocast_enabled() or torch.is_autocast_cpu_enabled())
+        counts = {"input": 0, "input_ids": 0}
+        for tensor in tensors_of(inputs):
+            kind = "input" if tensor.is_floating_point() else "input_ids"
+            row = self.values[self.value(tensor)]
+            if not row.get("tensor") and (kind == "input" or not tensor.is_complex()):
+                row["tensor"] = f"{kind}/{counts[kind]}" if counts[kind] else kind
+            counts[kind] += 1
+            if "input_dtype" not in self.facts and tensor.numel():
+                self.facts |= self.facts_of.of_input(tensor)
+
+    def backward(self, tensor: torch.Tensor, name: str, place: Place | None,
+                 scale: float) -> None:
+        value = self.value(tensor)
+        parts = losses.above(value, self.nodes, self.makers)
+        within = [row for row in self.losses if row["node"] in parts]
+        if not within and parts:
+            self._by_hand(value, parts[0])
+            within = [row for row in self.losses if row["value"] == value]
+        for row in within:
+            if row["backward"] < 0:
+                row["backward"] = len(self.events)
+        whole = value
+        if scale != 1 and parts and self.nodes[parts[0]]["op"] == "mul":
+            whole = next((i for i in self.nodes[parts[0]]["inputs"] if i >= 0), value)
+        if name and not self.values[whole].get("tensor"):
+            self.values[whole]["tensor"] = name
+        self.event("backward", place, value=whole,
+                   attributes={"scale": scale} if scale != 1 else {})
+        self._reach(tensor)
+
+    def _by_hand(self, value: int, node: int) -> None:
+        meeting = losses.by_hand(value, self.nodes, self.values, self.makers)
+        if meeting is None:
+            return
+        row, predictions, targets = meeting
+        self._loss(node, value, predictions, targets, self.nodes[node]["place"])
+        inputs = row["inputs"]
+        alive = {index: self.refs[key]() for key, index in self.ids.items() if index in inputs}
+        if len(self.losses) == 1 and alive.get(targets) is not None:
+            self._facts(alive[targets])
+        if row["_function"] not in self.observed.losses:
+            self.observed.loss(*row["_function"], [alive.get(i) for i in inputs],
+                               (inputs.index(predictions), inputs.index(targets)), None, True)
+
+    def _reach(self, loss: torch.Tensor) -> None:
+        """Marks the parameters that the autograd graph of a loss has."""
+        seen: set[Any] = set()
+        next_ = [loss.grad_fn] if loss.grad_fn is not None else []
+        hidden = False
+        while next_ and len(seen) < _GRAPH:
+            node = next_.pop()
+            if node is None or node in seen:
+                continue
+            seen.add(node)
+            variable = getattr(node, "variable", None)
+            if variable is not None and id(variable) in self.known.parameter_ids:
+                self.known.parameters[self.known.parameter_ids[id(variable)]]["reached"] = True
+            hidden = hidden or "Checkpoint" in type(node).__name__
+            next_ += [function for function, _ in node.next_functions]
+        if next_ or hidden:  # what is not seen of it may reach any
+            for row in self.known.parameters:
+                row["reached"] = row["requires_grad"]
+
+
+class Known:
+    """Modules, parameters and optimizers of a watch at one step."""
+
+    def __init__(self, roots: Mapping[str, torch.nn.Module], optimizers: list[Any],
+                 names: Mapping[int, str]):
+        self.names = names
+        self.modules: list[dict[str, Any]] = []
+        self.module_ids: dict[int, tuple[int, weakref.ref[torch.nn.Module]]] = {}
+        self.declared = 0  # modules of the model that are no unknown ones
+        self.parameters: list[dict[str, Any]] = []
+        self.parameter_ids: dict[int, int] = {}
+        self.buffers: dict[int, str] = {}
+        self.optimizers: list[dict[str, Any]] = []
+        self.holders: dict[int, int] = {}
+        self._optimizers(optimizers)
+        for prefix, root in roots.items():
+            for name, module in root.named_modules():
+                self._module(".".join(part for part in (prefix, name) if part), module, True)
+        self.declared = len(self.modules)
+
+    def _optimizers(self, optimizers: list[Any]) -> None:
+        for i, optimizer in enumerate(optimizers):
+            groups = getattr(optimizer, "param_groups", None) or [{}]
+            self.optimizers.append({
+                "name": f"optimizer_{i + 1}" if i else "optimizer",
+                "kind": type(optimizer).__name__,
+                "attributes": _attributes({key: value for key, value in groups[0].items()
+                                           if key != "params"})})
+            for group in groups:
+                for parameter in group.get("params", ()):
+                    self.holders.setdefault(id(parameter), i)
+
+    def _module(self, name: str, module: torch.nn.Module, registered: bool) -> int:
+        index = len(self.modules)
+        if id(module) in self.module_ids:
+            return self.module_ids[id(module)][0]
+        self.module_ids[id(module)] = index, weakref.ref(module)
+        fields = module.__dict__
+        self.modules.append({
+            "name": name, "kind": getattr(module, "original_name", type(module).__name__),
+            "registered": registered, "called": False, "training": module.training, "place": None,
+            "attributes": _attributes({key: fields[key] for key in _FIELDS if key in fields})})
+        for key, parameter in module._parameters.items():
+            if parameter is not None and id(parameter) not in self.parameter_ids:
+                self.parameter_ids[id(parameter)] = len(self.parameters)
+                self.parameters.append({
+                    "name": self.names.get(id(parameter), f"{name}.{key}" if name else key),
+                    "module": index, "count": _count(parameter),
+                    "requires_grad": parameter.requires_grad,
+                    "optimizer": self.holders.get(id(parameter), -1), "used": False,
+                    "reached": False})
+        for key, buffer in module._buffers.items():
+            if buffer is not None:
+                self.buffers.setdefault(id(buffer), f"{name}.{key}" if name else key)
+        return index
+
+    def names_activations(self, index: int) -> bool:
+        """Whether functional activations that a module calls are observed: those in modules of
+        PyTorch's own are what these modules return."""
+        ref = next((ref for one, ref in self.module_ids.values() if one == index), None)
+        module = ref() if ref is not None else None
+        return index < self.declared and module is not None and \
+            not type(module).__module__.startswith("torch.nn.")
+
+    def is_declared(self, index: int) -> bool:
+        return index < self.declared
+
+    def index_of(self, module: torch.nn.Module, caller: int) -> int:
+        """The number of a module; one that no model has is added."""
+        found = self.module_ids.get(id(module))
+        if found is not None and found[1]() is module:
+            return found[0]
+        self.module_ids.pop(id(module), None)
+        return self._module(self._name_of(module, caller), module, False)
+
+    def _name_of(self, module: torch.nn.Module, caller: int) -> str:
+        """The path of a module that its caller keeps in a list, say; else its kind."""
+        ref = next((ref for index, ref in self.module_ids.values() if index == caller), None)
+        owner = ref() if ref is not None else None
+        for key, value in vars(owner).items() if owner is not None else ():
+            parts = value.items() if isinstance(value, dict) else \
+                enumerate(value) if isinstance(value, (list, tuple)) else [("", value)]
+            if key.startswith("_"):
+                continue
+            for part, one in parts:
+                if one is module:
+                    return ".".join(str(word) for word in (self.modules[caller]["name"], key, part)
+                                    if word != "")
+        return type(module).__name__
+
+
+def _count(parameter: torch.Tensor) -> int:
+    try:
+        return parameter.numel()
+    except Exception:  # not made yet
+        return 0
+
+
+def _attributes(values: dict[str, Any]) -> dict[str, Any]:
+    found = {key: ops.plain_value(value) for key, value in values.items()}
+    return {key: value for key, value in found.items() if value is not None}

@@ -1,0 +1,118 @@
+/*
+ * cmd_watch.c - `sonde watch`: runs a training program in Python, watched. Becomes
+ * `python3 -m sonde watch`, which reads the options (python/sonde/launch.py).
+ */
+#include "cli/cli.h"
+#include "base/fail.h"
+
+#include <sonde/text.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Puts the folder that holds the package into PYTHONPATH: the one that was built or
+ * installed with this command, or, in a wheel, that of the package. Nothing without one. */
+static sonde_err add_package(sonde_diag *diag)
+{
+    static const char *const places[] = {"../python", "../" SONDE_LIBDIR "/sonde/python",
+                                         "../.."};
+    const char *outer = getenv("PYTHONPATH");
+    sonde_text own = {0}, path = {0};
+    char *exe = realpath("/proc/self/exe", NULL);
+    bool found = false;
+
+    for (size_t i = 0; exe != NULL && !found && i < CLI_COUNT_OF(places); i++) {
+        const int length = (int)(strrchr(exe, '/') + 1 - exe);
+
+        sonde_text_fini(&own);
+        sonde_text_fini(&path);
+        own = (sonde_text){0};
+        path = (sonde_text){0};
+        sonde_text_format(&own, "%.*s%s/sonde/launch.py", length, exe, places[i]);
+        sonde_text_format(&path, "%.*s%s%s%s", length, exe, places[i],
+                          outer != NULL ? ":" : "", outer != NULL ? outer : "");
+        found = !own.failed && access(own.data, R_OK) == 0;
+    }
+    const bool failed =
+        own.failed || path.failed || (found && setenv("PYTHONPATH", path.data, 1) != 0);
+
+    free(exe);
+    sonde_text_fini(&own);
+    sonde_text_fini(&path);
+    return failed ? sonde_diag_set(diag, SONDE_ENOMEM, "watch", NULL, "out of memory")
+                  : SONDE_OK;
+}
+
+/* Returns only if it fails. */
+static sonde_err become_python(int argc, char **argv, sonde_diag *diag)
+{
+    static char own[][8] = {"-m", "sonde", "watch"};
+    const char *given = getenv("SONDE_PYTHON");
+    const char *python = given != NULL && given[0] != '\0' ? given : "python3";
+    char **words = calloc((size_t)argc + 5, sizeof *words);
+    char *name = strdup(python);
+    sonde_err err = SONDE_OK;
+
+    SONDE__TRY_DONE(add_package(diag));
+    if (words == NULL || name == NULL) {
+        SONDE__TRY_DONE(
+            sonde_diag_set(diag, SONDE_ENOMEM, "watch", NULL, "out of memory"));
+    }
+    words[0] = name;
+    for (int i = 0; i < 3; i++) {
+        words[i + 1] = own[i];
+    }
+    memcpy(words + 4, argv, (size_t)argc * sizeof *words);
+    (void)execvp(name, words);
+    err = sonde_diag_set(diag, SONDE_ENOTFOUND, python,
+                         "Python 3.11 with the package: pip install sonde[all]",
+                         "cannot start Python: %s", strerror(errno));
+
+done:
+    free(words);
+    free(name);
+    return err;
+}
+
+static int run_watch(const void *values, int argc, char **argv)
+{
+    sonde_diag diag = {0};
+
+    (void)values;
+    return become_python(argc, argv, &diag) == SONDE_OK ? CLI_OK : cli_fail(&diag);
+}
+
+static const cli_option watch_options[] = {
+    {"run", 0, CLI_TEXT, "FOLDER",
+     "record in this folder; if a run is there, in one with a number", 0},
+    {"overwrite", 0, CLI_FLAG, NULL, "replace a run that is there and has ended", 0},
+    {"every", 0, CLI_COUNT, "N", "observe every N-th step (default: as sonde.watch does)",
+     0},
+    {"rules", 0, CLI_TEXT, "RULES", "judge with Name:parameter=value,...; none: no rule",
+     0},
+    {"module", 0, CLI_TEXT, "NAME", "run this module: also -m NAME, as for python", 0},
+};
+
+const cli_command cli_watch = {
+    .name = "watch",
+    .arguments = "PROGRAM [ARGUMENT]...",
+    .summary = "run a training program in Python and watch what it trains",
+    .details =
+        "The program runs as 'python PROGRAM ARGUMENT...' would; its exit code is its own.\n"
+        "Its models are found when they are first called in training mode, by the\n"
+        "optimizers that hold their parameters, and watched as sonde.watch does. Findings\n"
+        "and the verdict go to stderr. A program that calls sonde.watch has that watch\n"
+        "alone.\n\n"
+        "The interpreter is $SONDE_PYTHON, or python3. For several processes:\n"
+        "torchrun --nproc-per-node 4 -m sonde watch PROGRAM",
+    .examples = "  sonde watch train.py --epochs 3\n"
+                "  sonde watch --run runs/first -m package.train",
+    .options = watch_options,
+    .option_count = CLI_COUNT_OF(watch_options),
+    .least = 1,
+    .most = -1,
+    .verbatim = true,
+    .run = run_watch,
+};

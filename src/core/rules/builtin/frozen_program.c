@@ -1,0 +1,409 @@
+/*
+ * frozen_program.c - FrozenParameter, by the program of a training step: which parameters
+ * an optimizer holds, which ones the operations read, and which ones backward reaches.
+ *
+ *     not held      backward reaches parameters that no optimizer holds, of layers that the
+ *                   model does not know (kept in a plain list), or that are used after some
+ *                   that are held. Where a majority is not held, or only the first layers
+ *                   are, this may be meant
+ *     not reached   an optimizer steps, and backward reaches none of its parameters
+ *     cut off       a parameter that an optimizer holds is used, and its way to the loss
+ *                   has an operation that passes no gradient (detach, no_grad)
+ *     not used      no operation reads a parameter that an optimizer holds
+ *
+ * What the graph does not show (custom functions, gradients that are set by hand) the
+ * gradients do: the last three are reported where no gradient was seen, at once, after CUT
+ * and after UNUSED looks.
+ */
+#include "rules/builtin/frozen.h"
+#include "rules/builtin/program_walk.h"
+
+#include "base/memory.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { CUT = 3, UNUSED = 20 };
+
+/* The tensor of a parameter; *hint: where to look first, one after the last. */
+static sonde__builtin_frozen_memory *memory_of(sonde_rule_run *run, const char *name,
+                                               size_t *hint)
+{
+    const size_t count = sonde__builtin_count(run);
+
+    for (size_t i = 0; i < count; i++) {
+        const size_t at = (*hint + i) % count;
+        sonde_rule_tensor *t = sonde__builtin_at(run, at);
+
+        if (t->need == SONDE__FROZEN_PARAMETERS &&
+            strcmp(sonde_rule_info(run, t->id)->name, name) == 0) {
+            *hint = at + 1;
+            return t->memory;
+        }
+    }
+    return NULL;
+}
+
+static bool is_registered(const sonde_program *program,
+                          const sonde_program_parameter *parameter)
+{
+    return parameter->module < 0 || program->modules[parameter->module].registered;
+}
+
+/* --- not held ------------------------------------------------------------------------- */
+
+/* Position of the first operation that reads each parameter; node_count: none. */
+static size_t *first_reads(sonde_rule_run *run, const sonde_program *program)
+{
+    size_t *reads = sonde__calloc(program->parameter_count + 1, sizeof *reads);
+
+    if (reads == NULL) {
+        sonde_rule_fail(run, "out of memory");
+        return NULL;
+    }
+    for (size_t i = 0; i < program->parameter_count; i++) {
+        reads[i] = program->node_count;
+    }
+    for (size_t i = program->node_count; i-- > 0;) {
+        for (size_t k = 0; k < program->nodes[i].input_count; k++) {
+            const int value = program->nodes[i].inputs[k];
+
+            if (value >= 0 && program->values[value].parameter >= 0) {
+                reads[program->values[value].parameter] = i;
+            }
+        }
+    }
+    return reads;
+}
+
+/* Parameters that backward reaches and no optimizer holds. */
+typedef struct unheld {
+    const sonde_program_parameter *first;
+    size_t count;
+    int64_t elements;
+} unheld;
+
+static void add(unheld *to, const sonde_program_parameter *parameter)
+{
+    to->first = to->first != NULL ? to->first : parameter;
+    to->count++;
+    to->elements += parameter->count;
+}
+
+/* Whether a layer that the model does not know is kept by one that it knows: its name is
+ * the path there; else it is its kind. */
+static bool is_kept_aside(const sonde_program *program,
+                          const sonde_program_parameter *parameter)
+{
+    const sonde_program_module *module = &program->modules[parameter->module];
+
+    return strcmp(module->name, module->kind) != 0 && module->called;
+}
+
+static void report_unheld(sonde_rule_run *run, const sonde_program *program,
+                          const unheld *them, bool aside, sonde_severity severity)
+{
+    const sonde_program_parameter *first = them->first;
+    char others[64] = "";
+
+    if (them->count > 1) {
+        (void)snprintf(others, sizeof others, " and %zu other parameter%s",
+                       them->count - 1, them->count > 2 ? "s" : "");
+    }
+    if (sonde_rule_found_at(run, first->name,
+                            sonde_program_place_of(program, first->name), severity,
+                            "parameters", (double)them->count, 0.0)) {
+        sonde_rule_say(
+            run,
+            aside
+                ? "Keep the layers in nn.ModuleList or nn.ModuleDict, and build the "
+                  "optimizer after them."
+                : "Give the optimizer these parameters: build it after the last change of "
+                  "the model.",
+            "A gradient reaches it%s (%lld elements), but no optimizer holds %s: %s.",
+            others, (long long)them->elements, them->count > 1 ? "them" : "it",
+            aside
+                ? "the model does not know the layer, which a plain list, dictionary "
+                  "or attribute keeps"
+                : "no step changes what is used here, unlike those used before and after");
+    }
+}
+
+static void judge_unheld(sonde_rule_run *run, const sonde_program *program,
+                         const size_t *reads)
+{
+    size_t first_held = program->node_count, hint = 0;
+    unheld aside = {0}, late = {0};
+    int64_t held = 0;
+
+    for (size_t i = 0; i < program->parameter_count; i++) {
+        const sonde_program_parameter *parameter = &program->parameters[i];
+
+        if (parameter->optimizer >= 0 && parameter->reached) {
+            held += parameter->count;
+            first_held = reads[i] < first_held ? reads[i] : first_held;
+        }
+    }
+    for (size_t i = 0; i < program->parameter_count && held > 0; i++) {
+        const sonde_program_parameter *parameter = &program->parameters[i];
+
+        if (parameter->optimizer >= 0 || !parameter->requires_grad ||
+            !parameter->reached || reads[i] == program->node_count) {
+            continue;
+        }
+        if (!is_registered(program, parameter)) {
+            if (is_kept_aside(program, parameter)) {
+                add(&aside, parameter);
+            }
+        } else if (reads[i] > first_held) {
+            sonde__builtin_frozen_memory *memory = memory_of(run, parameter->name, &hint);
+
+            add(&late, parameter);
+            if (memory != NULL) {
+                memory->told = true;
+            }
+        }
+    }
+    if (aside.count > 0) {
+        report_unheld(run, program, &aside, true, SONDE_SEVERITY_ERROR);
+    }
+    if (late.count > 0) {
+        report_unheld(run, program, &late, false,
+                      late.elements > held ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_ERROR);
+    }
+}
+
+void sonde__builtin_frozen_program(sonde_rule_run *run, const sonde_program *program)
+{
+    if (!sonde__builtin_walk_trains(program) || program->optimizer_count == 0 ||
+        sonde__builtin_walk_event(program, 0, SONDE_EVENT_STEP) == NULL ||
+        sonde__builtin_walk_event(program, 0, SONDE_EVENT_BACKWARD) == NULL) {
+        return;
+    }
+    size_t *reads = first_reads(run, program);
+    if (reads != NULL) {
+        judge_unheld(run, program, reads);
+    }
+    sonde__free(reads);
+}
+
+/* --- not reached ---------------------------------------------------------------------- */
+
+static bool steps(const sonde_program *program, int optimizer)
+{
+    for (size_t i = 0; i < program->event_count; i++) {
+        if (program->events[i].kind == SONDE_EVENT_STEP &&
+            program->events[i].optimizer == optimizer) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether no gradient is known of a parameter. memory: of its tensor; may be NULL. */
+static bool is_missed(const sonde_program_parameter *parameter,
+                      const sonde__builtin_frozen_memory *memory)
+{
+    return parameter->requires_grad && !parameter->reached &&
+           (memory == NULL || !memory->pulled);
+}
+
+static void judge_optimizer(sonde_rule_run *run, const sonde_program *program,
+                            int optimizer)
+{
+    const sonde_program_event *backward =
+        sonde__builtin_walk_event(program, 0, SONDE_EVENT_BACKWARD);
+    const sonde_program_parameter *first = NULL;
+    size_t count = 0, hint = 0;
+    sonde__builtin_text line;
+
+    for (size_t i = 0; i < program->parameter_count; i++) {
+        const sonde_program_parameter *parameter = &program->parameters[i];
+
+        if (parameter->optimizer == optimizer) {
+            if (!is_missed(parameter, memory_of(run, parameter->name, &hint))) {
+                return;
+            }
+            first = first != NULL ? first : parameter;
+            count++;
+        }
+    }
+    if (first == NULL || backward == NULL || !steps(program, optimizer)) {
+        return;
+    }
+    if (sonde_rule_found_at(run, first->name, backward->place, SONDE_SEVERITY_ERROR,
+                            "parameters_reached", 0.0, 1.0)) {
+        sonde_rule_say(
+            run,
+            "Check that the loss is computed from the model's outputs, and that nothing "
+            "(detach, item, numpy, no_grad) cuts them off.",
+            "Backward%s reaches none of the %zu parameters that %s '%.40s' holds: its steps "
+            "change nothing.",
+            sonde__builtin_walk_line(program, backward->place, &line), count,
+            program->optimizers[optimizer].kind, program->optimizers[optimizer].name);
+    }
+    hint = 0;
+    for (size_t i = 0; i < program->parameter_count; i++) {
+        sonde__builtin_frozen_memory *memory =
+            program->parameters[i].optimizer == optimizer
+                ? memory_of(run, program->parameters[i].name, &hint)
+                : NULL;
+
+        if (memory != NULL) {
+            memory->told = true;
+        }
+    }
+}
+
+/* --- cut off -------------------------------------------------------------------------- */
+
+/* The operation on the way from a parameter to the objectives that passes no gradient on;
+ * NULL: there is no such way, or not found. below, above: room for marks. */
+static const sonde_program_node *find_cut(const sonde_program *program, int parameter,
+                                          bool *below, const bool *above)
+{
+    memset(below, 0, program->value_count * sizeof *below);
+    for (size_t i = 0; i < program->value_count; i++) {
+        below[i] = program->values[i].parameter == parameter;
+    }
+    for (size_t i = 0; i < program->node_count; i++) {
+        const sonde_program_node *node = &program->nodes[i];
+        bool flows = false;
+
+        for (size_t k = 0; k < node->input_count; k++) {
+            flows = flows || (node->inputs[k] >= 0 && below[node->inputs[k]]);
+        }
+        for (size_t k = 0; k < node->output_count && flows; k++) {
+            const sonde_program_value *value = &program->values[node->outputs[k]];
+
+            if (above[node->outputs[k]] && !value->requires_grad &&
+                sonde_dtype_is_float(value->dtype)) {
+                return node;
+            }
+            below[node->outputs[k]] = value->requires_grad;
+        }
+    }
+    return NULL;
+}
+
+static void report_cut(sonde_rule_run *run, const sonde_program *program,
+                       const sonde_program_parameter *first, size_t count,
+                       const sonde_program_node *cut)
+{
+    const bool detach = sonde__builtin_walk_is(cut->op, "detach");
+    char others[64] = "";
+    sonde__builtin_text line;
+
+    if (count > 1) {
+        (void)snprintf(others, sizeof others, " and %zu other parameter%s", count - 1,
+                       count > 2 ? "s" : "");
+    }
+    if (sonde_rule_found_at(run, first->name, cut->place, SONDE_SEVERITY_WARNING,
+                            "parameters_reached", 0.0, 1.0)) {
+        sonde_rule_say(
+            run,
+            "Let the gradient pass, or, if this is meant, do not give these "
+            "parameters to the optimizer.",
+            "An optimizer holds it%s, but no gradient arrives: %s%s%s cuts the "
+            "way to the loss.",
+            others, cut->op, detach ? "" : " without gradients",
+            sonde__builtin_walk_line(program, cut->place, &line));
+    }
+}
+
+static void judge_cut(sonde_rule_run *run, const sonde_program *program, bool *below,
+                      const bool *above)
+{
+    const sonde_program_parameter *first = NULL;
+    const sonde_program_node *cut = NULL;
+    size_t count = 0, hint = 0;
+
+    for (size_t i = 0; i < program->parameter_count; i++) {
+        const sonde_program_parameter *parameter = &program->parameters[i];
+        sonde__builtin_frozen_memory *memory = memory_of(run, parameter->name, &hint);
+
+        if (parameter->optimizer < 0 || !parameter->used || memory == NULL ||
+            memory->told || !is_missed(parameter, memory) ||
+            !steps(program, parameter->optimizer)) {
+            continue;
+        }
+        const sonde_program_node *here = find_cut(program, (int)i, below, above);
+        if (here == NULL || (cut != NULL && here != cut)) {
+            continue;
+        }
+        cut = here;
+        first = first != NULL ? first : parameter;
+        memory->told = true;
+        count++;
+    }
+    if (cut != NULL) {
+        report_cut(run, program, first, count, cut);
+    }
+}
+
+static void judge_cuts(sonde_rule_run *run, const sonde_program *program)
+{
+    bool *below = sonde__builtin_walk_marks(run, program);
+    bool *above = below != NULL ? sonde__builtin_walk_marks(run, program) : NULL;
+
+    if (above != NULL && sonde__builtin_walk_objectives(program, above)) {
+        sonde__builtin_walk_above(program, above);
+        judge_cut(run, program, below, above);
+    }
+    sonde__free(below);
+    sonde__free(above);
+}
+
+/* --- not used ------------------------------------------------------------------------- */
+
+static void judge_unused(sonde_rule_run *run, const sonde_program *program)
+{
+    const sonde_program_parameter *first = NULL;
+    size_t count = 0, hint = 0;
+    char others[64] = "";
+
+    for (size_t i = 0; i < program->parameter_count; i++) {
+        const sonde_program_parameter *parameter = &program->parameters[i];
+        sonde__builtin_frozen_memory *memory = memory_of(run, parameter->name, &hint);
+
+        if (parameter->optimizer >= 0 && !parameter->used && memory != NULL &&
+            !memory->told && is_missed(parameter, memory)) {
+            first = first != NULL ? first : parameter;
+            memory->told = true;
+            count++;
+        }
+    }
+    if (count > 1) {
+        (void)snprintf(others, sizeof others, ", nor %zu other parameter%s", count - 1,
+                       count > 2 ? "s" : "");
+    }
+    if (first != NULL && sonde_rule_found_at(run, first->name, (sonde_place){"", 0},
+                                             SONDE_SEVERITY_WARNING, "looks",
+                                             (double)UNUSED, (double)UNUSED)) {
+        sonde_rule_say(
+            run, "Use it in forward, or remove it from the model and the optimizer.",
+            "No operation of a training step reads it%s, although an optimizer "
+            "holds it: it never had a gradient.",
+            others);
+    }
+}
+
+void sonde__builtin_frozen_judge_program(sonde_rule_run *run)
+{
+    sonde__builtin_frozen *state = sonde_rule_state(run);
+    const sonde_program *program = sonde_rule_program(run, SONDE_MODE_TRAIN);
+
+    if (program == NULL || state->looks >= UNUSED) {
+        return;
+    }
+    state->looks++;
+    for (int i = 0; (size_t)i < program->optimizer_count && state->looks == 1; i++) {
+        judge_optimizer(run, program, i);
+    }
+    if (state->looks == CUT && program->complete) {
+        judge_cuts(run, program);
+    }
+    if (state->looks == UNUSED && program->complete) {
+        judge_unused(run, program);
+    }
+}

@@ -1,0 +1,356 @@
+/*
+ * program_softmax.c - SoftmaxMisuse, by the program: what a loss expects, and what it gets.
+ *
+ *     cross_entropy                      scores: no softmax, sigmoid
+ *     binary_cross_entropy_with_logits   scores: no sigmoid, softmax
+ *     nll_loss, kl_div                   log-probabilities: log_softmax, along the classes
+ *
+ * The operation that made the input is found upward through views and operations that
+ * change no element; log_softmax before cross_entropy changes nothing. What is made by
+ * arithmetic (a difference, a product, a logarithm) is not judged before nll_loss. Scores of
+ * pairs, (n, n) with a target for each row that the program makes itself, may be normalized
+ * along either dimension. In attention, the product of scores, softmax and values, softmax
+ * must run along the dimension that the product sums over.
+ */
+#include "rules/builtin/program_walk.h"
+
+#include "base/memory.h"
+
+#include <math.h>
+
+#define SQUASHERS "softmax softmin sigmoid gumbel_softmax"
+#define THROUGH SONDE__WALK_VIEWS " " SONDE__WALK_PLAIN " index cat stack expand add"
+#define SHAPES SONDE__WALK_VIEWS " " SONDE__WALK_PLAIN
+#define SCORES                                                                           \
+    "linear bilinear conv1d conv2d conv3d conv_transpose1d conv_transpose2d "            \
+    "conv_transpose3d batch_norm layer_norm group_norm instance_norm relu relu6 "        \
+    "leaky_relu elu gelu silu mish tanh softplus hardtanh"
+#define LOSSES                                                                           \
+    "cross_entropy nll_loss kl_div binary_cross_entropy "                                \
+    "binary_cross_entropy_with_logits mse_loss l1_loss smooth_l1_loss"
+
+/* A loss and its input. */
+typedef struct use {
+    const sonde_program *program;
+    const sonde_program_node *node;
+    int scores, targets; /* values */
+    int classes;         /* the dimension of scores */
+} use;
+
+/* Adding a small number, to take a logarithm, changes nothing; adding anything else does. */
+static bool adds(const sonde_program_node *node)
+{
+    const double number = sonde_attribute_number(node->attributes, "scalar", 1.0);
+
+    return sonde__builtin_walk_is(node->op, "add") && fabs(number) > 1e-2;
+}
+
+static const sonde_program_node *made_by(const sonde_program *program, int *value)
+{
+    const sonde_program_node *maker = sonde__builtin_walk_maker(program, *value);
+
+    for (size_t left = program->node_count; maker != NULL && left > 0 && !adds(maker);
+         left--) {
+        const int before = sonde__builtin_walk_first(maker);
+
+        if (before < 0 || !sonde__builtin_walk_is(maker->op, THROUGH)) {
+            break;
+        }
+        *value = before;
+        maker = sonde__builtin_walk_maker(program, before);
+    }
+    return maker;
+}
+
+/* --- twice, and not at all ---------------------------------------------------------- */
+
+static bool found(sonde_rule_run *run, const use *input, sonde_place place,
+                  const char *statistic, double value, double threshold)
+{
+    return sonde_rule_found_at(run,
+                               sonde__builtin_walk_tensor(input->program, input->scores,
+                                                          input->node->outputs[0]),
+                               place, SONDE_SEVERITY_ERROR, statistic, value, threshold);
+}
+
+/* maker: it makes numbers of 0 ... 1 that the loss takes for scores. */
+static void report_twice(sonde_rule_run *run, const use *input,
+                         const sonde_program_node *maker)
+{
+    const bool pairs =
+        sonde__builtin_walk_is(input->node->op, "binary_cross_entropy_with_logits");
+    const sonde_program_value *scores = &input->program->values[input->scores];
+    const double count =
+        input->classes >= 0 ? (double)scores->shape[input->classes] : 2.0;
+    const double floor =
+        pairs ? log1p(exp(-1.0)) : log1p(fmax(count - 1.0, 0.0) * exp(-1.0));
+    sonde__builtin_text made, lost;
+
+    if (found(run, input, maker->place, "loss_floor", floor, 0.0)) {
+        sonde_rule_say(
+            run, "Pass the scores themselves to the loss.",
+            "%s%s makes numbers of 0 to 1, and %s%s applies %s to them again: the loss of a "
+            "sample cannot fall below %.4g.",
+            maker->op, sonde__builtin_walk_line(input->program, maker->place, &made),
+            input->node->op,
+            sonde__builtin_walk_line(input->program, input->node->place, &lost),
+            pairs ? "the sigmoid" : "softmax", floor);
+    }
+}
+
+static void report_missing(sonde_rule_run *run, const use *input,
+                           const sonde_program_node *maker, const char *instead)
+{
+    sonde__builtin_text made, lost;
+
+    if (found(run, input, maker->place, "log_probabilities", 0.0, 1.0)) {
+        sonde_rule_say(
+            run, instead, "%s%s expects log-probabilities, but gets the result of %s%s.",
+            input->node->op,
+            sonde__builtin_walk_line(input->program, input->node->place, &lost),
+            maker->op, sonde__builtin_walk_line(input->program, maker->place, &made));
+    }
+}
+
+/* --- the dimension ------------------------------------------------------------------ */
+
+/* Whether targets are made in the step, one for each row of square scores. */
+static bool are_pairs(const use *input)
+{
+    const sonde_program *program = input->program;
+    const sonde_program_value *scores = &program->values[input->scores];
+    int targets = input->targets;
+
+    if (scores->rank != 2 || scores->shape[0] != scores->shape[1] || targets < 0) {
+        return false;
+    }
+    const sonde_program_node *maker =
+        sonde__builtin_walk_up(program, &targets, SHAPES " cat add");
+    return maker != NULL || program->values[targets].kind == SONDE_VALUE_CONSTANT;
+}
+
+/* Whether no operation from there to the loss changes a shape. */
+static bool keeps_shape(const use *input, int normalized)
+{
+    int value = input->scores;
+
+    (void)sonde__builtin_walk_up(input->program, &value, SONDE__WALK_PLAIN " log");
+    return value == normalized;
+}
+
+/* softmax makes `normalized`, which becomes the input of the loss. */
+static void judge_dim(sonde_rule_run *run, const use *input,
+                      const sonde_program_node *softmax, int normalized)
+{
+    const sonde_program_value *values = input->program->values;
+    const sonde_program_value *scores = &values[input->scores],
+                              *made = &values[normalized];
+    const int dim = sonde__builtin_walk_dim(softmax, made->rank);
+    sonde__builtin_text shape, line, lost;
+
+    if (dim < 0 || input->classes < 0 || are_pairs(input)) {
+        return;
+    }
+    const bool wrong = keeps_shape(input, normalized)
+                           ? dim != input->classes
+                           : made->shape[dim] != scores->shape[input->classes];
+    int walked = input->scores;
+    (void)sonde__builtin_walk_up(input->program, &walked, SHAPES " log");
+    if (!wrong || walked != normalized) {
+        return; /* or elements were chosen on the way */
+    }
+    if (found(run, input, softmax->place, "dim", (double)dim, (double)input->classes)) {
+        sonde_rule_say(
+            run, "Apply softmax along the dimension of the classes.",
+            "%s%s runs along dimension %d of %s, %lld values, but %s%s takes %lld classes "
+            "along dimension %d: the scores of a sample depend on other samples.",
+            softmax->op, sonde__builtin_walk_line(input->program, softmax->place, &line),
+            dim, sonde__builtin_walk_shape(input->program, normalized, &shape),
+            (long long)made->shape[dim], input->node->op,
+            sonde__builtin_walk_line(input->program, input->node->place, &lost),
+            (long long)scores->shape[input->classes], input->classes);
+    }
+}
+
+/* --- losses ------------------------------------------------------------------------- */
+
+/* Whether a normalizer gets what another one has made; that one is reported. */
+static bool judge_nested(sonde_rule_run *run, const use *input,
+                         const sonde_program_node *normalizer)
+{
+    int value = sonde__builtin_walk_first(normalizer);
+    const sonde_program_node *inner = made_by(input->program, &value);
+
+    if (inner == NULL || !sonde__builtin_walk_is(inner->op, SQUASHERS)) {
+        return false;
+    }
+    report_twice(run, input, inner);
+    return true;
+}
+
+/* For losses of scores: cross_entropy, binary_cross_entropy_with_logits. */
+static void judge_scores(sonde_rule_run *run, const use *input)
+{
+    int value = input->scores;
+    const sonde_program_node *maker = made_by(input->program, &value);
+
+    if (maker == NULL) {
+        return;
+    }
+    if (sonde__builtin_walk_is(maker->op, SQUASHERS " logsigmoid") &&
+        !(sonde__builtin_walk_is(maker->op, "logsigmoid") && input->classes >= 0)) {
+        report_twice(run, input, maker);
+    } else if (sonde__builtin_walk_is(maker->op, "log_softmax") &&
+               !judge_nested(run, input, maker)) {
+        judge_dim(run, input, maker, value);
+    }
+}
+
+/* For losses of log-probabilities: nll_loss, kl_div. */
+static void judge_logs(sonde_rule_run *run, const use *input)
+{
+    int value = input->scores;
+    const sonde_program_node *maker = made_by(input->program, &value);
+
+    if (maker == NULL) {
+        return;
+    }
+    if (sonde__builtin_walk_is(maker->op, SQUASHERS " " SCORES)) {
+        report_missing(
+            run, input, maker,
+            sonde__builtin_walk_is(maker->op, SQUASHERS)
+                ? "Take log_softmax instead, or pass the scores to cross_entropy."
+                : "Apply log_softmax first, or use cross_entropy.");
+        return;
+    }
+    if (sonde__builtin_walk_is(maker->op, "log")) {
+        value = sonde__builtin_walk_first(maker);
+        maker = made_by(input->program, &value);
+    }
+    if (maker != NULL && sonde__builtin_walk_is(maker->op, "softmax log_softmax") &&
+        !judge_nested(run, input, maker)) {
+        judge_dim(run, input, maker, value);
+    }
+}
+
+/* Softmax of one value is 1, whatever that value is. Whether it is so, which is reported. */
+static bool judge_single(sonde_rule_run *run, const use *input)
+{
+    const sonde_program *program = input->program;
+    int value = input->scores;
+    const sonde_program_node *maker = made_by(program, &value);
+    sonde__builtin_text line, shape;
+
+    if (maker == NULL || !sonde__builtin_walk_is(maker->op, "softmax log_softmax")) {
+        return false;
+    }
+    const int dim = sonde__builtin_walk_dim(maker, program->values[value].rank);
+    if (dim < 0 || program->values[value].shape[dim] != 1) {
+        return false;
+    }
+    if (found(run, input, maker->place, "values", 1.0, 2.0)) {
+        sonde_rule_say(run, "Use a sigmoid for one output.",
+                       "%s%s runs over a single value, dimension %d of %s: its result is "
+                       "always %d, and no gradient passes.",
+                       maker->op, sonde__builtin_walk_line(program, maker->place, &line),
+                       dim, sonde__builtin_walk_shape(program, value, &shape),
+                       sonde__builtin_walk_is(maker->op, "softmax") ? 1 : 0);
+    }
+    return true;
+}
+
+static void judge_loss(sonde_rule_run *run, const sonde_program *program,
+                       const sonde_program_node *node)
+{
+    use input = {.program = program,
+                 .node = node,
+                 .scores = sonde__builtin_walk_operand(node, 0),
+                 .targets = sonde__builtin_walk_operand(node, 1),
+                 .classes = -1};
+
+    if (input.scores < 0) {
+        return;
+    }
+    const sonde_program_value *scores = &program->values[input.scores];
+    if (sonde__builtin_walk_is(node->op, "cross_entropy nll_loss")) {
+        input.classes = scores->rank >= 2 ? 1 : 0;
+    }
+    if (sonde__builtin_walk_is(node->op, LOSSES) && judge_single(run, &input)) {
+        return;
+    }
+    if (sonde__builtin_walk_is(node->op,
+                               "cross_entropy binary_cross_entropy_with_logits")) {
+        judge_scores(run, &input);
+    } else if (sonde__builtin_walk_is(node->op, "nll_loss kl_div")) {
+        judge_logs(run, &input);
+    }
+}
+
+/* --- attention ---------------------------------------------------------------------- */
+
+#define BETWEEN "to clone dropout contiguous masked_fill add where mul div identity"
+
+/* Whether softmax was applied to a product, which may have been masked and scaled. */
+static bool is_of_product(const sonde_program *program, const sonde_program_node *softmax)
+{
+    int value = sonde__builtin_walk_first(softmax);
+    const sonde_program_node *maker = sonde__builtin_walk_up(program, &value, BETWEEN);
+
+    return maker != NULL && sonde__builtin_walk_is(maker->op, "matmul baddbmm");
+}
+
+/* A product of weights, which softmax made, with values. */
+static void judge_product(sonde_rule_run *run, const sonde_program *program,
+                          const sonde_program_node *product)
+{
+    int value = sonde__builtin_walk_operand(product, 0);
+    const sonde_program_node *softmax =
+        sonde__builtin_walk_up(program, &value, "to clone dropout contiguous identity");
+
+    if (softmax == NULL || !sonde__builtin_walk_is(softmax->op, "softmax") ||
+        program->values[value].rank < 3 || !is_of_product(program, softmax)) {
+        return;
+    }
+    const int rank = program->values[value].rank;
+    const int dim = sonde__builtin_walk_dim(softmax, rank);
+    sonde__builtin_text line, shape;
+
+    if (dim >= 0 && dim != rank - 1 &&
+        sonde_rule_found_at(run, sonde__builtin_walk_tensor(program, value, -1),
+                            softmax->place, SONDE_SEVERITY_WARNING, "dim", (double)dim,
+                            (double)(rank - 1))) {
+        sonde_rule_say(
+            run, "Apply softmax along the last dimension, that of the keys.",
+            "softmax runs along dimension %d of %s, but the product%s sums over "
+            "the last one: the weights of a query do not add up to 1.",
+            dim, sonde__builtin_walk_shape(program, value, &shape),
+            sonde__builtin_walk_line(program, product->place, &line));
+    }
+}
+
+/* --- the rule ----------------------------------------------------------------------- */
+
+void sonde__builtin_softmax_program(sonde_rule_run *run, const sonde_program *program)
+{
+    bool *marks = sonde__builtin_walk_marks(run, program);
+
+    if (marks == NULL || !sonde__builtin_walk_objectives(program, marks)) {
+        sonde__free(marks);
+        return;
+    }
+    sonde__builtin_walk_above(program, marks);
+    for (size_t i = 0; i < program->node_count; i++) {
+        const sonde_program_node *node = &program->nodes[i];
+
+        if (node->output_count == 0 || !marks[node->outputs[0]] ||
+            !program->values[node->outputs[0]].requires_grad) {
+            continue;
+        }
+        if (sonde__builtin_walk_is(node->op, "matmul")) {
+            judge_product(run, program, node);
+        } else {
+            judge_loss(run, program, node);
+        }
+    }
+    sonde__free(marks);
+}

@@ -1,0 +1,315 @@
+/*
+ * StepOrder - what a training step does stands in an order in which it has no effect, or
+ * another one.
+ *
+ * Judged are the events of the program of a training step. It begins after the step of the
+ * optimizers before it: what stands at its start, before the first backward pass, follows
+ * that step. Fires when
+ *     cleared      an optimizer's gradients are cleared between backward and its step, and
+ *                  no gradient is seen at the step (a program may set them by hand)
+ *     unused       gradients are clipped where no step follows before the next backward
+ *                  pass: after the step, or before backward
+ *     scaled       gradients are clipped while a gradient scaler's scale is in them
+ *     scheduled    a scheduler steps between backward and the optimizer's step: the step
+ *                  has the learning rate of the next one (a warning)
+ *     undivided    the losses of several batches are added up, each a mean, and plain SGD
+ *                  makes a step that many times as large (a warning)
+ * Optimizers that call the program themselves, LBFGS and SAM, are not judged. Where several
+ * optimizers step, clearing by a model counts for none of them: it may be another model.
+ */
+#include "rules/builtin/builtin.h"
+#include "rules/builtin/program_walk.h"
+
+#include <string.h>
+
+enum { GRADIENTS, LOSSES };
+enum { LOOKED = 20 }; /* steps at whose start gradients are seen */
+
+typedef struct order {
+    bool shown;  /* a program was */
+    int cleared; /* the event of this program, from 1, that may clear gradients; 0: none */
+} order;
+
+static const sonde_rule_need order_needs[] = {
+    {"gradients", SONDE_HOW_NORMS, true, SONDE__GRADIENTS, SONDE__OFTEN},
+    {"losses", SONDE_HOW_VITALS, true, SONDE__LOSSES, SONDE__EACH_STEP}};
+
+/* The index of the nearest backward pass or step before event i, or after it; -1: there
+ * is none. */
+static int find_near(const sonde_program *program, size_t i, int by)
+{
+    for (int at = (int)i + by; at >= 0 && (size_t)at < program->event_count; at += by) {
+        if (program->events[at].kind == SONDE_EVENT_BACKWARD ||
+            program->events[at].kind == SONDE_EVENT_STEP) {
+            return at;
+        }
+    }
+    return -1;
+}
+
+static bool is_kind(const sonde_program *program, int i, sonde_event_kind kind)
+{
+    return i >= 0 && program->events[i].kind == kind;
+}
+
+static bool found(sonde_rule_run *run, const sonde_program_event *event,
+                  sonde_severity severity, const char *statistic)
+{
+    return sonde_rule_found_at(run, "", event->place, severity, statistic, 1.0, 0.0);
+}
+
+/* --- cleared -------------------------------------------------------------------------- */
+
+/* Whether event i clears the gradients that an optimizer steps on. */
+static bool clears(const sonde_program *program, size_t i, int optimizer)
+{
+    const sonde_program_event *event = &program->events[i];
+
+    return event->kind == SONDE_EVENT_ZERO_GRAD &&
+           (event->optimizer == optimizer ||
+            (event->optimizer < 0 && program->optimizer_count == 1));
+}
+
+/* Event i is a step. Returns the event, from 1, that clears gradients after their backward
+ * pass; 0: there is none. */
+static size_t find_cleared(const sonde_program *program, size_t i)
+{
+    const int optimizer = program->events[i].optimizer;
+    size_t k = i;
+
+    while (k > 0 && !clears(program, k - 1, optimizer) &&
+           program->events[k - 1].kind != SONDE_EVENT_BACKWARD) {
+        k--;
+    }
+    const size_t cleared = k;
+    for (; k > 0 && program->events[cleared - 1].kind != SONDE_EVENT_BACKWARD; k--) {
+        if (program->events[k - 1].kind == SONDE_EVENT_STEP) {
+            return 0; /* its gradients were cleared before the next backward pass */
+        }
+        if (program->events[k - 1].kind == SONDE_EVENT_BACKWARD) {
+            return cleared;
+        }
+    }
+    return 0;
+}
+
+/* Confirms it by the gradients of this step. */
+static void judge_cleared(sonde_rule_run *run)
+{
+    order *state = sonde_rule_state(run);
+    const sonde_program *program = sonde_rule_program(run, SONDE_MODE_TRAIN);
+    const int cleared = state->cleared;
+    sonde__builtin_text clears_at, stepped;
+
+    state->cleared = 0;
+    if (cleared == 0 || program == NULL || sonde_rule_at(run)->mode_step >= LOOKED) {
+        return;
+    }
+    SONDE__EACH_SEEN (run, t, GRADIENTS) {
+        if (t->vitals->sumsq > 0.0) {
+            return;
+        }
+    }
+    const sonde_program_event *clear = &program->events[cleared - 1];
+    const sonde_program_event *step =
+        sonde__builtin_walk_event(program, (size_t)cleared, SONDE_EVENT_STEP);
+    if (step != NULL && found(run, clear, SONDE_SEVERITY_ERROR, "cleared")) {
+        sonde_rule_say(run, "Clear the gradients before backward, or after the step.",
+                       "Gradients are cleared%s between backward and the step%s: the "
+                       "optimizer has nothing to go by.",
+                       sonde__builtin_walk_line(program, clear->place, &clears_at),
+                       sonde__builtin_walk_line(program, step->place, &stepped));
+    }
+}
+
+/* --- clipping ------------------------------------------------------------------------- */
+
+/* Whether the gradients at event i have a scaler's scale. */
+static bool are_scaled(const sonde_program *program, size_t i)
+{
+    for (; i > 0; i--) {
+        const sonde_program_event *event = &program->events[i - 1];
+
+        if (event->kind == SONDE_EVENT_UNSCALE || event->kind == SONDE_EVENT_STEP) {
+            return false;
+        }
+        if (event->kind == SONDE_EVENT_BACKWARD) {
+            return sonde_attribute_number(event->attributes, "scale", 1.0) > 1.0;
+        }
+    }
+    return false;
+}
+
+static void judge_clip(sonde_rule_run *run, const sonde_program *program, size_t i)
+{
+    const sonde_program_event *clip = &program->events[i];
+    const int before = find_near(program, i, -1), after = find_near(program, i, 1);
+    sonde__builtin_text line, other;
+
+    if (!is_kind(program, before, SONDE_EVENT_BACKWARD) &&
+        is_kind(program, after, SONDE_EVENT_BACKWARD)) {
+        if (found(run, clip, SONDE_SEVERITY_ERROR, "clipped")) {
+            sonde_rule_say(
+                run, "Clip between backward and the optimizer's step.",
+                "Gradients are clipped%s, after the step and before the next "
+                "backward%s: no step uses what is clipped.",
+                sonde__builtin_walk_line(program, clip->place, &line),
+                sonde__builtin_walk_line(program, program->events[after].place, &other));
+        }
+    } else if (are_scaled(program, i) &&
+               found(run, clip, SONDE_SEVERITY_ERROR, "clipped")) {
+        const sonde_program_event *backward = &program->events[before];
+
+        sonde_rule_say(
+            run, "Call the scaler's unscale_(optimizer) before clipping.",
+            "Gradients are clipped%s while they are multiplied by %.6g, the scale of the "
+            "gradient scaler%s: the limit holds for other numbers than it is meant for.",
+            sonde__builtin_walk_line(program, clip->place, &line),
+            sonde_attribute_number(backward->attributes, "scale", 1.0),
+            sonde__builtin_walk_line(program, backward->place, &other));
+    }
+}
+
+static void judge_scheduler(sonde_rule_run *run, const sonde_program *program, size_t i)
+{
+    const sonde_program_event *event = &program->events[i];
+    const int after = find_near(program, i, 1);
+    sonde__builtin_text line, stepped;
+
+    if (is_kind(program, find_near(program, i, -1), SONDE_EVENT_BACKWARD) &&
+        is_kind(program, after, SONDE_EVENT_STEP) &&
+        found(run, event, SONDE_SEVERITY_WARNING, "scheduled")) {
+        sonde_rule_say(
+            run, "Call the scheduler's step after the optimizer's.",
+            "The scheduler steps%s before the optimizer does%s: the first value "
+            "of its schedule is skipped.",
+            sonde__builtin_walk_line(program, event->place, &line),
+            sonde__builtin_walk_line(program, program->events[after].place, &stepped));
+    }
+}
+
+/* --- accumulation --------------------------------------------------------------------- */
+
+/* Whether a loss is divided by a number after it was computed. */
+static bool is_divided(const sonde_program *program, int value)
+{
+    const sonde_program_node *maker = sonde__builtin_walk_maker(program, value);
+
+    return maker == NULL || sonde__builtin_walk_is(maker->op, "div mul sum") ||
+           strcmp(sonde_attribute_text(maker->attributes, "reduction"), "sum") == 0;
+}
+
+static void judge_accumulation(sonde_rule_run *run, const sonde_program *program)
+{
+    const sonde_program_event *first =
+        sonde__builtin_walk_event(program, 0, SONDE_EVENT_BACKWARD);
+    size_t count = 0;
+    sonde__builtin_text line;
+
+    if (first == NULL || program->optimizer_count != 1 || !program->complete ||
+        !sonde__builtin_walk_is(program->optimizers[0].kind, "SGD") ||
+        sonde__builtin_walk_event(program, 0, SONDE_EVENT_CLIP) != NULL ||
+        sonde__builtin_walk_event(program, 0, SONDE_EVENT_STEP) == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < program->event_count; i++) {
+        const sonde_program_event *event = &program->events[i];
+
+        if (event->kind != SONDE_EVENT_BACKWARD) {
+            continue;
+        }
+        if (event->place.line != first->place.line || is_divided(program, event->value)) {
+            return; /* several losses of one batch */
+        }
+        count++;
+    }
+    if (count >= 2 && sonde_rule_found_at(run, "", first->place, SONDE_SEVERITY_WARNING,
+                                          "accumulation", (double)count, 1.0)) {
+        sonde_rule_say(
+            run, "Divide each loss by the number of batches, or lower the rate.",
+            "%zu backward passes%s add up gradients before a step, and no loss is "
+            "divided by %zu: SGD makes steps %zu times as large.",
+            count, sonde__builtin_walk_line(program, first->place, &line), count, count);
+    }
+}
+
+/* --- the rule ------------------------------------------------------------------------- */
+
+static bool calls_the_program(const sonde_program *program)
+{
+    for (size_t i = 0; i < program->optimizer_count; i++) {
+        if (strcmp(program->optimizers[i].kind, "LBFGS") == 0 ||
+            strstr(program->optimizers[i].kind, "SAM") != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void judge(sonde_rule_run *run, const sonde_program *program)
+{
+    order *state = sonde_rule_state(run);
+
+    if (!sonde__builtin_walk_trains(program)) {
+        return;
+    }
+    state->shown = true;
+    if (calls_the_program(program)) {
+        return;
+    }
+    state->cleared = 0;
+    for (size_t i = 0; i < program->event_count; i++) {
+        switch (program->events[i].kind) {
+        case SONDE_EVENT_STEP:
+            state->cleared =
+                state->cleared > 0 ? state->cleared : (int)find_cleared(program, i);
+            break;
+        case SONDE_EVENT_CLIP:
+            judge_clip(run, program, i);
+            break;
+        case SONDE_EVENT_SCHEDULER:
+            judge_scheduler(run, program, i);
+            break;
+        case SONDE_EVENT_BATCH:
+        case SONDE_EVENT_FORWARD:
+        case SONDE_EVENT_LOSS:
+        case SONDE_EVENT_BACKWARD:
+        case SONDE_EVENT_UNSCALE:
+        case SONDE_EVENT_ZERO_GRAD:
+        case SONDE_EVENT_MODE:
+        case SONDE_EVENT_EVALUATION:
+            break;
+        }
+    }
+    judge_accumulation(run, program);
+}
+
+static void finish(sonde_rule_run *run)
+{
+    const order *state = sonde_rule_state(run);
+
+    if (!state->shown) {
+        sonde_rule_lacked(run, "the run has no program of a training step");
+    }
+}
+
+const sonde_rule sonde__builtin_step_order = {
+    .abi = SONDE_RULE_ABI,
+    .name = "StepOrder",
+    .summary = "a training step does things in an order in which they have no effect",
+    .condition =
+        "In the program of a training step, one of these holds: (1) gradients are cleared between backward and the optimizer's step; "
+        "(2) gradients are clipped after the step or before backward; (3) gradients are clipped while a gradient scaler's scale is in them; "
+        "(4) a scheduler steps between backward and the optimizer's step; "
+        "(5) the mean losses of several batches are added up for one step of SGD without being divided. (4) and (5) are warnings.",
+    .advice =
+        "The order is: clear gradients, forward, backward, unscale, clip, step of the "
+        "optimizer, step of the scheduler.",
+    .modes = SONDE__TRAIN,
+    .state_size = sizeof(order),
+    SONDE_RULE_NEEDS(order_needs),
+    .wants = sonde__builtin_wants_role,
+    .step = judge_cleared,
+    .finish = finish,
+    .program = judge,
+};

@@ -1,0 +1,475 @@
+"""sonde.check: each property on a network that has it and on one that does not, and that nothing
+of the program changes.
+
+Needs the release build's package (SONDE_BUILD). Without it or without PyTorch: skipped (77).
+"""
+import json
+import os
+import random
+import subprocess
+import sys
+
+from harness import check, main, program, raises
+
+sys.path.insert(0, os.path.join(os.environ.get("SONDE_BUILD", "build/release"), "python"))
+try:
+    import torch
+    import torch.nn.functional as F
+    from torch import nn
+    import sonde
+    from sonde import checking
+except ImportError as problem:
+    print(problem)
+    sys.exit(77)
+
+torch.set_num_threads(1)
+ROWS, TOKENS = 8, 11
+PAIRS = {}
+
+
+def pair(name):
+    """A network with a property: function(False); and without it: function(True)."""
+    def register(function):
+        PAIRS[name] = function
+        return function
+    return register
+
+
+class Net(nn.Module):
+    """Layers, and a forward function of the test's own."""
+
+    def __init__(self, forward, **layers):
+        super().__init__()
+        self.own = forward
+        for name, layer in layers.items():
+            setattr(self, name, layer)
+
+    def forward(self, *inputs):
+        return self.own(self, *inputs)
+
+
+def dense(*more):
+    return nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 3), *more)
+
+
+def rows(classes=3):
+    return torch.randn(ROWS, 6), torch.arange(ROWS) % classes
+
+
+def tokens():
+    return torch.randint(TOKENS, (4, 9))
+
+
+@pair("runs")
+def runs(fault):
+    x, y = rows()
+    return dense(), F.cross_entropy, (x, y[:-1] if fault else y)
+
+
+@pair("dtypes")
+def dtypes(fault):
+    model = dense()
+    if fault:
+        model[0].weight.data[0, 0] = float("nan")
+    return model, F.cross_entropy, rows()
+
+
+@pair("labels")
+def labels(fault):
+    x, y = rows()
+    return dense(), F.cross_entropy, (x, y + 1 if fault else y)
+
+
+@pair("reached")
+def reached(fault):
+    def forward(self, x):
+        x = self.a(x).tanh()
+        return self.b(x.detach() if fault else x)
+    return Net(forward, a=nn.Linear(6, 16), b=nn.Linear(16, 3)), F.cross_entropy, rows()
+
+
+@pair("registered")
+def registered(fault):
+    layers = [nn.Linear(16, 16)]
+    model = Net(lambda self, x: self.b(self.more[0](self.a(x)).relu()), a=nn.Linear(6, 16),
+                more=layers if fault else nn.ModuleList(layers), b=nn.Linear(16, 3))
+    return model, F.cross_entropy, rows()
+
+
+@pair("held")
+def held(fault):
+    model = dense()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    if fault:
+        model[2] = nn.Linear(16, 3)
+    return model, F.cross_entropy, rows(), optimizer
+
+
+@pair("start")
+def start(fault):
+    model = dense()
+    if fault:
+        nn.init.normal_(model[2].weight, std=40)
+    return model, F.cross_entropy, rows()
+
+
+@pair("normalised")
+def normalised(fault):
+    return dense(*([nn.Softmax(1)] if fault else [])), F.cross_entropy, rows()
+
+
+@pair("target_rows")
+def target_rows(fault):
+    x = torch.randn(ROWS, 6)
+    y = x[:, :1] + 2 * x[:, 1:2]
+    model = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 1))
+    return model, F.mse_loss, (x, y[:, 0] if fault else y)
+
+
+@pair("loss_on_targets")
+def loss_on_targets(fault):
+    def loss(output, y):
+        return F.cross_entropy(output, output.argmax(1) if fault else y)
+    return dense(), loss, rows()
+
+
+@pair("output_on_input")
+def output_on_input(fault):
+    def forward(self, x):
+        x = self.a(x)
+        return self.b(torch.ones_like(x) if fault else x)
+    return Net(forward, a=nn.Linear(6, 4), b=nn.Linear(4, 3)), F.cross_entropy, rows()
+
+
+@pair("mixing")
+def mixing(fault):
+    model = Net(lambda self, x: self.b(self.a(x).softmax(0 if fault else 1)),
+                a=nn.Linear(6, 16), b=nn.Linear(16, 3))
+    return model, F.cross_entropy, rows()
+
+
+@pair("batch")
+def batch(fault):
+    model = Net(lambda self, x: self.b(self.a(x).tanh() * (len(x) if fault else 1)),
+                a=nn.Linear(6, 16), b=nn.Linear(16, 3))
+    return model, F.cross_entropy, rows()
+
+
+def language_model(causal):
+    def forward(self, x):
+        x = self.embed(x) + self.place
+        mask = nn.Transformer.generate_square_subsequent_mask(x.shape[1]) if causal else None
+        return self.head(x + self.mix(x, x, x, attn_mask=mask, need_weights=False)[0])
+    model = Net(forward, embed=nn.Embedding(TOKENS, 16), head=nn.Linear(16, TOKENS),
+                mix=nn.MultiheadAttention(16, 2, batch_first=True))
+    model.place = nn.Parameter(torch.randn(8, 16) * 0.1)
+    return model
+
+
+def loss_of_tokens(output, y):
+    return F.cross_entropy(output.reshape(-1, TOKENS), y.reshape(-1))
+
+
+@pair("leak")
+def leak(fault):
+    x = tokens()
+    return language_model(not fault), loss_of_tokens, (x[:, :-1], x[:, 1:])
+
+
+@pair("copying")
+def copying(fault):
+    x = tokens()
+    return language_model(True), loss_of_tokens, (x[:, :-1], x[:, :-1] if fault else x[:, 1:])
+
+
+@pair("padding")
+def padding(fault):
+    def forward(self, x, mask):
+        x, keep = self.embed(x), mask[:, :, None].float()
+        return self.head(x.mean(1) if fault else (x * keep).sum(1) / keep.sum(1))
+    mask = torch.arange(9)[None, :] < torch.tensor([9, 5, 3, 7])[:, None]
+    return Net(forward, embed=nn.Embedding(TOKENS, 16), head=nn.Linear(16, 3)), \
+        F.cross_entropy, (tokens(), mask, torch.tensor([0, 1, 2, 0]))
+
+
+@pair("deterministic")
+def deterministic(fault):
+    model = Net(lambda self, x: self.b(F.dropout(self.a(x), 0.5, fault or self.training)),
+                a=nn.Linear(6, 16), b=nn.Linear(16, 3))
+    return model, F.cross_entropy, rows()
+
+
+@pair("modes")
+def modes(fault):
+    model = Net(lambda self, x: self.b(self.a(x).tanh() * (0.5 if fault and self.training else 1)),
+                a=nn.Linear(6, 16), b=nn.Linear(16, 3))
+    return model, F.cross_entropy, rows()
+
+
+class Square(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return 2 * gradient * ctx.saved_tensors[0]
+
+
+class WrongSquare(Square):
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * ctx.saved_tensors[0]
+
+
+@pair("functions")
+def functions(fault):
+    model = Net(lambda self, x: self.b((WrongSquare if fault else Square).apply(self.a(x))),
+                a=nn.Linear(6, 16), b=nn.Linear(16, 3))
+    return model, F.cross_entropy, rows()
+
+
+@pair("overfits")
+def overfits(fault):
+    model = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 3))
+    x, y = rows()
+    if fault:  # one input for all labels, of which there are equally many
+        x, y = torch.ones(9, 6), torch.arange(9) % 3
+        nn.init.zeros_(model[2].weight)
+        nn.init.zeros_(model[2].bias)
+    return model, F.cross_entropy, (x, y)
+
+
+@program
+def each_property():
+    for name in (one.name for one in checking.PROPERTIES):
+        check(f"{name} has a test", name in PAIRS or name == "training")  # test_check_command.py
+    for name, made in PAIRS.items():
+        for fault in (False, True):
+            torch.manual_seed(1)
+            result = sonde.check(*made(fault))
+            row = result[name]
+            check(f"{name} {'fails' if fault else 'passes'}: {row}",
+                  row.verdict == ("failed" if fault else "passed"))
+            if fault:
+                check(f"{name} says what to do: {row}", row.message and row.advice)
+                check(f"{name}: the result is false", not result)
+            else:
+                check(f"{name}: a healthy network fails nowhere: {result.failed}", result)
+
+
+@program
+def places_and_numbers():
+    """A failed row names the tensors, and the numbers behind the verdict."""
+    torch.manual_seed(1)
+    row = sonde.check(*reached(True))["reached"]
+    check(f"tensors: {row}", row.where == ("a.weight", "a.bias") and "2 of 4" in row.message)
+    row = sonde.check(*registered(True))["registered"]
+    check(f"paths: {row}", row.where == ("more[0].weight", "more[0].bias"))
+    row = sonde.check(*labels(True))["labels"]
+    check(f"labels: {row}", "labels are 1 to 3" in row.message and "(8, 3)" in row.message)
+    row = sonde.check(*target_rows(True))["target_rows"]
+    check(f"shapes: {row}", "(8, 1)" in row.message and "(8,)" in row.message)
+    check("a module that mixes is named", sonde.check(*mixing(True))["mixing"].verdict == "failed")
+
+
+class Stateful(nn.Module):
+    """Buffers that change in each pass, and a hook of the program."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.drop, self.out = nn.BatchNorm1d(6), nn.Dropout(0.5), nn.Linear(6, 3)
+        self.register_buffer("passes", torch.zeros((), dtype=torch.long))
+
+    def forward(self, x):
+        self.passes += 1
+        return self.out(self.drop(self.norm(x)))
+
+
+@program
+def nothing_changes():
+    """Parameters, buffers, gradients, modes, random numbers, hooks, the batch, the optimizer."""
+    torch.manual_seed(1)
+    model, (x, y) = Stateful(), rows()
+    model.norm.eval()
+    optimizer = torch.optim.Adam(model.parameters(), 0.01)
+    F.cross_entropy(model(x), y).backward()
+    optimizer.step()
+    calls, moved = [], []
+    model.out.register_forward_hook(lambda *_: calls.append(1))
+
+    def loss(net, batch):  # of a program that also touches its own model
+        model.train()
+        moved.append(float(F.cross_entropy(model(batch[0]), batch[1])))
+        model.out.weight.grad.zero_()
+        return F.cross_entropy(net(batch[0]), batch[1])
+
+    for loss_fn in (F.cross_entropy, loss):
+        del calls[:]
+        before = state(model, optimizer, (x, y))
+        result = sonde.check(model, loss_fn, (x, y), optimizer)
+        after = state(model, optimizer, (x, y))
+        for name, value in before.items():
+            check(f"{name} is unchanged", same(value, after[name]))
+        check(f"the check ran: {result}", result["runs"].verdict == "passed")
+        if loss_fn is F.cross_entropy:
+            check("the program's hooks are not called", not calls)
+    check("the loss used the program's model", moved)
+
+
+def state(model, optimizer, batch_):
+    grads = [value.grad for value in model.parameters()]
+    return {"parameters and buffers": [one.clone() for one in model.state_dict().values()],
+            "gradients": [one.clone() for one in grads], "their objects": [id(g) for g in grads],
+            "modes": [one.training for one in model.modules()],
+            "random numbers": [torch.get_rng_state(), random.getstate()],
+            "hooks": [len(one._forward_hooks) for one in model.modules()],
+            "the batch": [one.clone() for one in batch_],
+            "the optimizer": [one for values in optimizer.state.values()
+                              for one in map(torch.clone, values.values())],
+            "its groups": [group["lr"] for group in optimizer.param_groups]}
+
+
+def same(one, two):
+    return len(one) == len(two) and all(
+        torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b for a, b in zip(one, two))
+
+
+class Named(nn.Linear):
+    """A network whose argument has the name of a key of the batch."""
+
+    def forward(self, inputs):
+        return super().forward(inputs)
+
+
+@program
+def forms_of_batches():
+    torch.manual_seed(1)
+    x, y = rows()
+    named = Named(6, 3)
+    joined = Net(lambda self, a, b: self.a(torch.cat([a, b], 1)), a=dense())
+
+    def step(model, batch_):
+        return F.cross_entropy(model(batch_["x"]), batch_["y"])
+
+    def training_step(m, batch_):
+        return {"loss": None} and F.cross_entropy(m(batch_[0]), batch_[1])
+
+    auto = nn.Sequential(nn.Linear(6, 3), nn.Tanh(), nn.Linear(3, 6))
+    for what, arguments in {
+            "(inputs, targets)": (dense(), F.cross_entropy, (x, y)),
+            "a list": (dense(), F.cross_entropy, [x, y]),
+            "a module as loss": (dense(), nn.CrossEntropyLoss(), (x, y)),
+            "several inputs": (joined, F.cross_entropy, (x[:, :2], x[:, 2:], y)),
+            "a tuple of inputs": (joined, F.cross_entropy, ((x[:, :2], x[:, 2:]), y)),
+            "a dict": (named, F.cross_entropy, {"inputs": x, "labels": y}),
+            "a tensor": (auto, F.mse_loss, x),
+            "loss_fn(model, batch)": (dense(), step, {"x": x, "y": y}),
+            "loss_fn(m, batch)": (dense(), training_step, (x, y))}.items():
+        result = sonde.check(*arguments)
+        check(f"{what} passes: {result}", result and result["runs"].verdict == "passed")
+        if what != "a tensor":
+            check(f"{what} has targets", result["loss_on_targets"].verdict == "passed")
+        check(f"{what} has rows", result["mixing"].verdict == "passed")
+
+
+@program
+def errors():
+    x, y = rows()
+    model = dense()
+    good = (model, F.cross_entropy, (x, y))
+    raises(sonde.BadValueError, "model: function (expected a torch.nn.Module)",
+           sonde.check, dense, *good[1:])
+    raises(sonde.BadValueError, "loss_fn: str (expected a function)", sonde.check, model, "mse", x)
+    raises(sonde.BadValueError, "loss_fn: takes 1 arguments", sonde.check, model, lambda z: z, x)
+    raises(sonde.BadValueError, "without a tensor", sonde.check, model, F.cross_entropy, (1, 2))
+    raises(sonde.BadValueError, "keys a, b without targets", sonde.check, model, F.cross_entropy,
+           {"a": x, "b": y})
+    raises(sonde.BadValueError, "one element", sonde.check, model, F.cross_entropy, (x,))
+    raises(sonde.BadValueError, "optimizer: float", sonde.check, *good, 0.1)
+    raises(sonde.BadValueError, "seconds: 0 (expected", sonde.check, *good, seconds=0)
+    raises(sonde.BadValueError, "seconds: '3' (expected", sonde.check, *good, seconds="3")
+
+
+@program
+def what_cannot_be_tested():
+    """The program's own exceptions are rows, and no exceptions of the check."""
+    x, y = rows()
+
+    def broken(output, _):
+        raise KeyError("the program's own")
+
+    result = sonde.check(dense(), broken, (x, y))
+    check(f"it fails: {result}", "KeyError" in result["runs"].message and not result)
+    check("the others are not applicable",
+          all("no training step runs" in row.message for row in result.not_applicable) and
+          len(result.not_applicable) == len(result.rows) - 1)
+
+    class Refuses(nn.Linear):
+        def __deepcopy__(self, memo):
+            raise TypeError("a lock")
+
+    result = sonde.check(Refuses(6, 3), F.cross_entropy, (x, y))
+    check(f"a model that cannot be copied: {result}", len(result.not_applicable) ==
+          len(result.rows) and "a lock" in result.rows[0].message)
+
+    closed = dense()
+    closed.forward = lambda x: closed[2](closed[0](x))
+    result = sonde.check(closed, F.cross_entropy, (x, y))
+    check(f"a copy that would use the program's modules: {result}",
+          "forward is a function that holds" in result.rows[0].message and not result.failed)
+
+    frozen = dense()
+    frozen.requires_grad_(False)
+    result = sonde.check(frozen, F.cross_entropy, (x, y))
+    check(f"a frozen model: {result}", result["reached"].verdict == "not applicable")
+
+
+@program
+def time_is_bounded():
+    """The properties that the time does not reach are not applicable, and say so."""
+    class Slow(nn.Linear):
+        def forward(self, x):
+            end = checking.time.monotonic() + 0.02
+            while checking.time.monotonic() < end:
+                pass
+            return super().forward(x)
+
+    result = sonde.check(Slow(6, 3), F.cross_entropy, rows(), seconds=0.3)
+    late = [row for row in result.not_applicable if "no time was left" in row.message]
+    check(f"some rows had no time: {result}", late and not result.failed)
+    check(f"the whole is near the limit: {result.seconds}", result.seconds < 3)
+
+
+@program
+def results():
+    torch.manual_seed(1)
+    good, bad = sonde.check(*reached(False)), sonde.check(*reached(True))
+    check("a passed result returns itself", good.raise_if_failed() is good)
+    raises(sonde.checking.CheckError, "no path leads from the loss", bad.raise_if_failed)
+    text = str(bad).splitlines()
+    check(f"failed rows come first: {text[0]}", text[0].startswith("failed") and
+          text[-1] == bad._summary() and f"{len(bad.passed)} passed, 1 failed" in text[-1])
+    check("each row is printed", all(row.title in str(bad) for row in bad.rows))
+    values = json.loads(bad.to_json())
+    check("json", values["passed"] is False and len(values["rows"]) == len(bad.rows) and
+          values["rows"][3]["where"] == ["a.weight", "a.bias"])
+    raises(KeyError, "expected one of runs", good.__getitem__, "nothing")
+    check("repr", "1 failed" in repr(bad))
+
+
+@program
+def imported_late():
+    """import sonde imports no PyTorch; sonde.check does."""
+    code = "import sys, sonde; assert 'torch' not in sys.modules and 'check' in sonde.__all__; " \
+           "assert sonde.check.__module__ == 'sonde.checking' and 'torch' in sys.modules"
+    environment = {**os.environ, "PYTHONPATH": sys.path[0]}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                          env=environment)
+    check(f"import: {done.stderr}", done.returncode == 0)
+    raises(AttributeError, "no attribute 'chekc'", lambda: sonde.chekc)
+
+
+if __name__ == "__main__":
+    main()

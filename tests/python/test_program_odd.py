@@ -1,0 +1,322 @@
+"""Programs that are described in part, or not at all, and that run as they would unwatched."""
+import threading
+import warnings
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
+
+import sonde
+from harness import check, main, program
+from program_text import texts_of
+
+warnings.filterwarnings("ignore")
+
+
+def net_of(*layers):
+    torch.manual_seed(1)
+    return nn.Sequential(*(layers or (nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3))))
+
+
+def data():
+    generator = torch.Generator().manual_seed(2)
+    return torch.randn(12, 5, generator=generator), torch.arange(12) % 3
+
+
+def both(what, make, step, steps=3):
+    """Runs a program with and without a watch; the texts. make: () -> (model, optimizer)."""
+    after = []
+    stack = _get_current_function_mode_stack()
+    for watched in (False, True):
+        model, optimizer = make()
+        watch = sonde.watch(model, optimizer, on_finding=None) if watched else None
+        found = texts_of(watch) if watched else []
+        torch.manual_seed(5)
+        for _ in range(steps):
+            step(model, optimizer)
+        after.append([*(p.detach().clone() for p in model.parameters()), torch.get_rng_state()])
+        if watched:
+            watch.close()
+            check(f"{what}: no fault", watch.faults == 0)
+    check(f"{what}: the same bits", all(torch.equal(a, b) for a, b in zip(*after)))
+    check(f"{what}: nothing is left", _get_current_function_mode_stack() == stack and
+          not torch.nn.modules.module._global_forward_hooks)
+    return found
+
+
+def make():
+    model = net_of()
+    return model, torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def usual(model, optimizer, call=None):
+    x, y = data()
+    optimizer.zero_grad()
+    F.cross_entropy((call or model)(x), y).backward()
+    optimizer.step()
+
+
+@program
+def modes_of_the_program():
+    class Counting(TorchFunctionMode):
+        calls = 0
+
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            Counting.calls += 1
+            return func(*args, **(kwargs or {}))
+
+    def step(model, optimizer):
+        with torch.device("cpu"), Counting():
+            x, y = data()
+            out = model(x)
+        check("a mode that the program leaves is gone",
+              not any(isinstance(one, Counting) for one in _get_current_function_mode_stack()))
+        with Counting():
+            loss = F.cross_entropy(out, y)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    found = both("modes", make, step)
+    text = found[-1][1]
+    check(f"the program is seen through them: {text.ops()}",
+          text.ops() == ["linear", "relu", "linear", "cross_entropy"] and text.complete)
+    check("the mode saw its calls", Counting.calls > 0)
+    torch.set_default_device("cpu")
+    try:
+        found = both("a default device", make, usual)
+        check("it is seen", "cross_entropy" in found[-1][1].ops())
+    finally:
+        torch.set_default_device(None)
+
+
+@program
+def checkpoints():
+    from torch.utils.checkpoint import checkpoint
+
+    class Net(nn.Module):
+        def __init__(self, reentrant):
+            super().__init__()
+            self.first, self.rest, self.reentrant = nn.Linear(5, 8), net_of(nn.Linear(8, 8),
+                                                                             nn.Dropout(0.5),
+                                                                             nn.Linear(8, 3)), reentrant
+
+        def forward(self, x):
+            return checkpoint(self.rest, self.first(x), use_reentrant=self.reentrant)
+
+    for reentrant in (False, True):
+        def make_net():
+            torch.manual_seed(1)
+            model = Net(reentrant)
+            return model, torch.optim.SGD(model.parameters(), lr=0.1)
+
+        text = both(f"checkpoint, reentrant={reentrant}", make_net, usual)[-1][1]
+        check(f"what is computed again is seen once: {text.ops()}",
+              text.ops().count("linear") == 3 and text.ops().count("dropout") == 1)
+        check("all parameters are reached", all(row["reached"] for row in text.parameters))
+
+
+@program
+def functions_of_autograd():
+    class Double(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * 2
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(5, 3)
+
+        def forward(self, x):
+            return Double.apply(self.fc(x))
+
+    def make_net():
+        torch.manual_seed(1)
+        model = Net()
+        return model, torch.optim.SGD(model.parameters(), lr=0.1)
+
+    text = both("a function of autograd", make_net, usual)[-1][1]
+    check(f"its operations: {text.ops()}", text.ops() == ["linear", "mul", "cross_entropy"])
+    check("parameters before it are reached", text.parameters[0]["reached"])
+
+
+@program
+def other_ways_to_call():
+    from torch.func import functional_call, grad, vmap
+
+    def functional(model, optimizer):
+        x, y = data()
+        optimizer.zero_grad()
+        weights = {name: value * 1 for name, value in model.named_parameters()}
+        F.cross_entropy(functional_call(model, weights, (x,)), y).backward()
+        optimizer.step()
+
+    both("functional_call", make, functional)
+
+    def mapped(model, optimizer):
+        x, y = data()
+        usual(model, optimizer)
+        weights = {name: value.detach() for name, value in model.named_parameters()}
+        vmap(grad(lambda w, a, b: F.cross_entropy(functional_call(model, w, (a[None],)), b[None])),
+             in_dims=(None, 0, 0))(weights, x, y)
+
+    both("vmap and grad", make, mapped)
+
+    def inference(model, optimizer):
+        usual(model, optimizer)
+        model.eval()
+        with torch.inference_mode():
+            model(data()[0])
+        model.train()
+
+    check("inference_mode", [mode for mode, _ in both("inference_mode", make, inference)] ==
+          ["train", "eval", "train"])
+
+    def threads(model, optimizer):
+        one = threading.Thread(target=usual, args=(model, optimizer))
+        one.start()
+        one.join()
+
+    text = both("threads", make, threads)[-1][1]
+    check("a step in a thread is seen", text.ops()[-1] == "cross_entropy")
+
+    def failing(model, optimizer):
+        try:
+            model(torch.randn(2, 7))
+        except RuntimeError:
+            pass
+        usual(model, optimizer)
+
+    text = both("an exception in forward", make, failing)[-1][1]
+    check(f"an exception: {text.ops()}", "cross_entropy" in text.ops())
+
+
+@program
+def evaluated_in_one_piece():
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+    x = torch.randn(2, 3, 8)
+    with torch.no_grad():
+        plain = layer(x)
+    watch = sonde.watch(layer, None, on_finding=None)
+    found = texts_of(watch)
+    with torch.no_grad():
+        watched = layer(x)
+    watch.close()
+    check("the same bits", torch.equal(plain, watched))
+    check(f"it says so: {found[0][1].gap}", not found[0][1].complete and
+          "one piece" in found[0][1].gap)
+
+
+@program
+def scripted_and_traced():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = torch.jit.script(net_of(nn.Linear(5, 8), nn.ReLU()))
+            self.second = nn.Linear(8, 3)
+
+        def forward(self, x):
+            return self.second(self.first(x))
+
+    def make_net():
+        torch.manual_seed(1)
+        model = Net()
+        return model, torch.optim.SGD(model.parameters(), lr=0.1)
+
+    text = both("a scripted part", make_net, usual)[-1][1]
+    check(f"it says so: {text.gap}", "first is scripted" in text.gap and not text.complete)
+    check("the rest is seen", text.ops()[-2:] == ["linear", "cross_entropy"])
+    model, optimizer = make()
+    plain = str(torch.jit.trace(model, data()[0]).graph)
+    watch = sonde.watch(model, optimizer, on_finding=None)
+    traced = str(torch.jit.trace(model, data()[0]).graph)
+    watch.close()
+    check("a trace is the same", len(plain.splitlines()) == len(traced.splitlines()))
+
+
+@program
+def odd_arguments():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(5, 3)
+
+        def forward(self, batch, sizes=None):
+            x = batch["x"]
+            x = x[[0, 1, 2], ...][:, [True] * 5]
+            x = torch.nan_to_num(x, nan=float("inf"), posinf=1e400)
+            return {"out": self.fc(x), "extra": [None, {"deep": x}]}
+
+    def make_net():
+        torch.manual_seed(1)
+        model = Net()
+        return model, torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step(model, optimizer):
+        x, y = data()
+        optimizer.zero_grad()
+        F.cross_entropy(model({"x": x, "list": [1, [2]]}, sizes=[[1], {2}])["out"], y[:3]).backward()
+        optimizer.step()
+
+    text = both("unhashable arguments", make_net, step)[-1][1]
+    check(f"it is complete: {text.gap}", text.complete)
+    check(f"numbers that are not finite are words: {text.node('nan_to_num')}",
+          "nan_to_num" in text.ops())
+
+
+@program
+def sources_that_cannot_be_read():
+    space = {"F": F, "data": data}
+    exec(compile("def step(model, optimizer):\n"
+                 "    x, y = data()\n"
+                 "    optimizer.zero_grad()\n"
+                 "    F.cross_entropy(model(x), y).backward()\n"
+                 "    optimizer.step()\n", "<stdin>", "exec"), space)
+    text = both("a source from the keyboard", make, space["step"])[-1][1]
+    check(f"places: {text.line(text.node('cross_entropy'))}",
+          text.line(text.node("cross_entropy")) == ("<stdin>", 4) and
+          text.line(text.event("step")) == ("<stdin>", 5))
+
+
+@program
+def a_thousand_modules():
+    def make_net():
+        torch.manual_seed(1)
+        model = net_of(nn.Linear(5, 4), *(nn.Identity() for _ in range(1000)), nn.Linear(4, 3))
+        return model, torch.optim.SGD(model.parameters(), lr=0.1)
+
+    text = both("a thousand modules", make_net, usual)[-1][1]
+    check("all are in it", len(text.modules) == 1003 and text.complete)
+
+
+@program
+def compiled():  # the last: what was compiled once is not recorded
+    def make_net():
+        model = net_of()
+        return torch.compile(model, backend="eager"), torch.optim.SGD(model.parameters(), lr=0.1)
+
+    text = both("a compiled model", make_net, usual)[-1][1]
+    check(f"it says so: {text.gap}", text.gap == "the model is compiled" and not text.complete and
+          text.facts["compiled"] is True)
+    check(f"its events are seen: {text.kinds()}", text.kinds() ==
+          ["zero_grad", "forward", "backward", "step"])
+
+    loss_of = torch.compile(lambda out, y: F.cross_entropy(out, y), backend="eager")
+
+    def step(model, optimizer):
+        x, y = data()
+        optimizer.zero_grad()
+        loss_of(model(x), y).backward()
+        optimizer.step()
+
+    text = both("a compiled loss", make, step)[-1][1]
+    check(f"a part: {text.gap}", text.gap and not text.complete)
+
+
+main()

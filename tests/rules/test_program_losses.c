@@ -1,0 +1,248 @@
+/*
+ * test_program_losses.c - SoftmaxMisuse and LossBroadcast by the program of a step.
+ */
+#include "rules/program_cases.h"
+
+#include "base/macros.h"
+
+/* Scores (8, 4) of a layer, 2; labels, 3; one operation between, which makes 4; a loss of
+ * that, 5. */
+#define VALUES                                                                           \
+    "'values': [{'kind': 'input', 'dtype': 'float32', 'shape': [8, 5]},"                 \
+    "{'kind': 'parameter', 'parameter': 0, 'dtype': 'float32', 'shape': [4, 5],"         \
+    " 'requires_grad': true},"                                                           \
+    "{'dtype': 'float32', 'shape': [8, 4], 'requires_grad': true, 'tensor': 'fc'},"      \
+    "{'kind': 'input', 'dtype': 'int64', 'shape': [8]},"                                 \
+    "{'dtype': 'float32', 'shape': [8, 4], 'requires_grad': true, 'tensor': 'out'},"     \
+    "{'dtype': 'float32', 'shape': [], 'requires_grad': true, 'tensor': 'loss'},"        \
+    "{'dtype': 'float32', 'shape': [8, 4], 'requires_grad': true},"                      \
+    "{'kind': 'constant', 'dtype': 'int64', 'shape': [8]},"                              \
+    "{'dtype': 'float32', 'shape': [8, 8], 'requires_grad': true, 'tensor': 'pairs'},"   \
+    "{'dtype': 'float32', 'shape': [8, 8], 'requires_grad': true}],"                     \
+    "'parameters': [{'name': 'fc.weight', 'requires_grad': true}],"
+#define LINEAR "{'op': 'linear', 'inputs': [0, 1], 'outputs': [2], 'place': [0, 10]},"
+#define BACKWARD ", 'events': [{'event': 'backward', 'value': 5, 'place': [0, 21]}]"
+#define CLASSIFIER(op, attributes, loss)                                                 \
+    "'mode': 'train', " VALUES "'nodes': [" LINEAR "{'op': '" op                         \
+    "', 'attributes': {" attributes "}, 'inputs': [2], 'outputs': [4],"                  \
+    " 'place': [0, 12]}, {'op': '" loss                                                  \
+    "', 'inputs': [4, 3], 'outputs': [5], 'place': [0, 20]}]" BACKWARD
+#define TWO(first, of_first, second, of_second, loss)                                    \
+    "'mode': 'train', " VALUES "'nodes': [" LINEAR "{'op': '" first                      \
+    "', 'attributes': {" of_first "}, 'inputs': [2], 'outputs': [6],"                    \
+    " 'place': [0, 12]}, {'op': '" second "', 'attributes': {" of_second                 \
+    "}, 'inputs': [6], 'outputs': [4], 'place': [0, 13]}, {'op': '" loss                 \
+    "', 'inputs': [4, 3], 'outputs': [5], 'place': [0, 20]}]" BACKWARD
+/* Scores of pairs, (8, 8), and a target for each that the program makes. */
+#define PAIRS(targets)                                                                   \
+    "'mode': 'train', " VALUES "'nodes': ["                                              \
+    "{'op': 'matmul', 'inputs': [0, 1], 'outputs': [8], 'place': [0, 11]},"              \
+    "{'op': 'log_softmax', 'attributes': {'dim': 0}, 'inputs': [8], 'outputs': [9],"     \
+    " 'place': [0, 12]}, {'op': 'nll_loss', 'inputs': [9, " targets                      \
+    "], 'outputs': [5], 'place': [0, 20]}]" BACKWARD
+/* Attention of 2 x 6 queries and keys of 3 elements. */
+#define ATTENTION(dim, operands)                                                         \
+    "'mode': 'train', 'values': ["                                                       \
+    "{'kind': 'parameter', 'parameter': 0, 'dtype': 'float32', 'shape': [2, 6, 3],"      \
+    " 'requires_grad': true},"                                                           \
+    "{'dtype': 'float32', 'shape': [2, 6, 6], 'requires_grad': true},"                   \
+    "{'dtype': 'float32', 'shape': [2, 6, 6], 'requires_grad': true},"                   \
+    "{'dtype': 'float32', 'shape': [2, 6, 6], 'requires_grad': true, 'tensor': 'a'},"    \
+    "{'dtype': 'float32', 'shape': [2, 6, 3], 'requires_grad': true}],"                  \
+    "'parameters': [{'name': 'q', 'requires_grad': true}], 'nodes': ["                   \
+    "{'op': 'matmul', 'inputs': [0, 0], 'outputs': [1], 'place': [0, 3]},"               \
+    "{'op': 'div', 'inputs': [1], 'outputs': [2], 'place': [0, 3]},"                     \
+    "{'op': 'softmax', 'attributes': {'dim': " dim                                       \
+    "}, 'inputs': [2], 'outputs': [3], 'place': [0, 4]},"                                \
+    "{'op': 'matmul', 'inputs': " operands ", 'outputs': [4], 'place': [0, 5]}],"        \
+    "'events': [{'event': 'backward', 'value': 4, 'place': [0, 9]}]"
+
+/* Predictions, 1, and targets, 2, of these shapes; `made`: operations and values before
+ * the difference of `operands`, which makes 3. */
+#define DIFFERENCE(p, y, op, operands, made, values)                                     \
+    "'mode': 'train', 'values': ["                                                       \
+    "{'kind': 'parameter', 'parameter': 0, 'dtype': 'float32', 'shape': [3, 1],"         \
+    " 'requires_grad': true},"                                                           \
+    "{'dtype': 'float32', 'shape': " p ", 'requires_grad': true, 'tensor': 'output_0'}," \
+    "{'kind': 'input', 'dtype': 'float32', 'shape': " y "},"                             \
+    "{'dtype': 'float32', 'shape': [], 'requires_grad': true}" values "],"               \
+    "'parameters': [{'name': 'w', 'requires_grad': true}], 'nodes': ["                   \
+    "{'op': 'matmul', 'inputs': [0], 'outputs': [1], 'place': [0, 3]}," made             \
+    "{'op': '" op "', 'inputs': " operands ", 'outputs': [3], 'place': [0, 7]}],"        \
+    "'events': [{'event': 'backward', 'value': 3, 'place': [0, 9]}]"
+
+#define SHAPED                                                                           \
+    ",{'dtype': 'float32', 'shape': [8, 1], 'requires_grad': true, 'tensor': 'column'}"
+
+static const program_case cases[] = {
+    {"softmax before cross-entropy",
+     "SoftmaxMisuse",
+     {CLASSIFIER("softmax", "'dim': 1", "cross_entropy")},
+     .outcome = FAILED,
+     .about = "out",
+     .line = 12,
+     .message = "softmax at train.py:12 makes numbers of 0 to 1, and cross_entropy at "
+                "train.py:20 applies softmax to them again"},
+    {"sigmoid before cross-entropy",
+     "SoftmaxMisuse",
+     {CLASSIFIER("sigmoid", "", "cross_entropy")},
+     .outcome = FAILED,
+     .about = "out",
+     .line = 12,
+     .message = "cannot fall below 0.7437"},
+    {"softmax, then a small number, before cross-entropy",
+     "SoftmaxMisuse",
+     {TWO("softmax", "'dim': 1", "add", "'scalar': 1e-8", "cross_entropy")},
+     .outcome = FAILED,
+     .about = "out",
+     .line = 12,
+     .message = "0.7437"},
+    {"sigmoid twice",
+     "SoftmaxMisuse",
+     {CLASSIFIER("sigmoid", "", "binary_cross_entropy_with_logits")},
+     .outcome = FAILED,
+     .about = "out",
+     .line = 12,
+     .message = "applies the sigmoid to them again"},
+    {"log-softmax of softmax",
+     "SoftmaxMisuse",
+     {TWO("softmax", "'dim': 1", "log_softmax", "'dim': 1", "nll_loss")},
+     .outcome = FAILED,
+     .about = "out",
+     .line = 12,
+     .message = "again"},
+    {"scores before nll",
+     "SoftmaxMisuse",
+     {CLASSIFIER("relu", "", "nll_loss")},
+     .outcome = FAILED,
+     .about = "out",
+     .line = 12,
+     .message = "expects log-probabilities, but gets the result of relu"},
+    {"softmax before nll",
+     "SoftmaxMisuse",
+     {CLASSIFIER("softmax", "'dim': 1", "nll_loss")},
+     .outcome = FAILED,
+     .about = "out",
+     .line = 12,
+     .message = "gets the result of softmax at train.py:12"},
+    {"probabilities before kl",
+     "SoftmaxMisuse",
+     {CLASSIFIER("softmax", "'dim': -1", "kl_div")},
+     .outcome = FAILED,
+     .about = "out",
+     .line = 12,
+     .message = "kl_div at train.py:20 expects log-probabilities"},
+    {"log-softmax over the batch",
+     "SoftmaxMisuse",
+     {CLASSIFIER("log_softmax", "'dim': 0", "nll_loss")},
+     .outcome = FAILED,
+     .about = "out",
+     .line = 12,
+     .message =
+         "along dimension 0 of (8, 4), 8 values, but nll_loss at train.py:20 takes "
+         "4 classes along dimension 1"},
+    {"the logarithm of softmax over the batch",
+     "SoftmaxMisuse",
+     {TWO("softmax", "'dim': -2", "log", "", "nll_loss")},
+     .outcome = FAILED,
+     .about = "out",
+     .line = 12,
+     .message = "dimension 0"},
+    {"scores before cross-entropy",
+     "SoftmaxMisuse",
+     {CLASSIFIER("relu", "", "cross_entropy")},
+     .outcome = CLEAN},
+    {"log-softmax before cross-entropy",
+     "SoftmaxMisuse",
+     {CLASSIFIER("log_softmax", "'dim': 1", "cross_entropy")},
+     .outcome = CLEAN},
+    {"log-softmax before nll",
+     "SoftmaxMisuse",
+     {CLASSIFIER("log_softmax", "'dim': -1", "nll_loss")},
+     .outcome = CLEAN},
+    {"the logarithm of softmax before nll",
+     "SoftmaxMisuse",
+     {TWO("softmax", "'dim': 1", "log", "", "nll_loss")},
+     .outcome = CLEAN},
+    {"a difference before nll",
+     "SoftmaxMisuse",
+     {CLASSIFIER("sub", "", "nll_loss")},
+     .outcome = CLEAN},
+    {"scaled probabilities as scores",
+     "SoftmaxMisuse",
+     {TWO("sigmoid", "", "mul", "'scalar': 10", "cross_entropy")},
+     .outcome = CLEAN},
+    {"softmax before the mean squared error",
+     "SoftmaxMisuse",
+     {CLASSIFIER("softmax", "'dim': 1", "mse_loss")},
+     .outcome = CLEAN},
+    {"sigmoid before the binary cross-entropy",
+     "SoftmaxMisuse",
+     {CLASSIFIER("sigmoid", "", "binary_cross_entropy")},
+     .outcome = CLEAN},
+    {"scores of pairs, both ways", "SoftmaxMisuse", {PAIRS("7")}, .outcome = CLEAN},
+    {"scores of as many classes as samples",
+     "SoftmaxMisuse",
+     {PAIRS("3")},
+     .outcome = FAILED,
+     .about = "loss",
+     .line = 12,
+     .message = "dimension 0"},
+    {"attention over the queries",
+     "SoftmaxMisuse",
+     {ATTENTION("1", "[3, 0]")},
+     .outcome = WARNED,
+     .about = "a",
+     .line = 4,
+     .message = "along dimension 1 of (2, 6, 6), but the product at train.py:5"},
+    {"attention over the keys",
+     "SoftmaxMisuse",
+     {ATTENTION("-1", "[3, 0]")},
+     .outcome = CLEAN},
+    {"attention over the first operand's rows",
+     "SoftmaxMisuse",
+     {ATTENTION("1", "[0, 3]")},
+     .outcome = CLEAN},
+
+    {"(n, 1) against (n) in a loss",
+     "LossBroadcast",
+     {DIFFERENCE("[8, 1]", "[8]", "mse_loss", "[1, 2]", "", "")},
+     .outcome = FAILED,
+     .about = "output_0",
+     .line = 7,
+     .message = "mse_loss at train.py:7 of (8, 1) and (8) broadcasts to (8, 8)"},
+    {"(n) against (n, 1) by hand",
+     "LossBroadcast",
+     {DIFFERENCE("[8]", "[8, 1]", "sub", "[2, 1]", "", "")},
+     .outcome = FAILED,
+     .about = "output_0",
+     .line = 7,
+     .message = "each of 8 values meets each of 8"},
+    {"equal shapes",
+     "LossBroadcast",
+     {DIFFERENCE("[8, 1]", "[8, 1]", "mse_loss", "[1, 2]", "", "")},
+     .outcome = CLEAN},
+    {"one sample",
+     "LossBroadcast",
+     {DIFFERENCE("[1, 1]", "[1]", "mse_loss", "[1, 2]", "", "")},
+     .outcome = CLEAN},
+    {"one target for all",
+     "LossBroadcast",
+     {DIFFERENCE("[8, 1]", "[1]", "mse_loss", "[1, 2]", "", "")},
+     .outcome = CLEAN},
+    {"a row of weights",
+     "LossBroadcast",
+     {DIFFERENCE("[8, 4]", "[4]", "sub", "[1, 2]", "", "")},
+     .outcome = CLEAN},
+    {"distances of all pairs",
+     "LossBroadcast",
+     {DIFFERENCE("[8]", "[8]", "sub", "[4, 2]",
+                 "{'op': 'unsqueeze', 'inputs': [1], 'outputs': [4], 'place': [0, 5]},",
+                 SHAPED)},
+     .outcome = CLEAN},
+};
+
+int main(void)
+{
+    return program_main(cases, SONDE_COUNT_OF(cases));
+}

@@ -1,0 +1,406 @@
+/*
+ * test_program_steps.c - TrainEvalMode, EvalNondeterminism, StepOrder and FrozenParameter
+ * by the program of a step.
+ */
+#include "rules/program_cases.h"
+
+#include "base/macros.h"
+
+/* --- modes ---------------------------------------------------------------------------- */
+
+/* A model with a layer of this kind, 1, in that mode; modes: of the pass. */
+#define PASS(mode, kind, layer, pass, op, loss, events)                                  \
+    "'mode': '" mode "', 'values': ["                                                    \
+    "{'kind': 'input', 'dtype': 'float32', 'shape': [8, 5]},"                            \
+    "{'kind': 'parameter', 'parameter': 0, 'dtype': 'float32', 'shape': [4, 5],"         \
+    " 'requires_grad': true},"                                                           \
+    "{'dtype': 'float32', 'shape': [8, 4], 'requires_grad': true},"                      \
+    "{'dtype': 'float32', 'shape': [8, 4], 'requires_grad': true,"                       \
+    " 'tensor': 'drop_output_0'},"                                                       \
+    "{'dtype': 'float32', 'shape': [], 'requires_grad': true}],"                         \
+    "'nodes': [{'op': 'linear', 'inputs': [0, 1], 'outputs': [2], 'module': 0,"          \
+    " 'place': [0, 5]}, {'op': " op ", 'inputs': [2], 'outputs': [3], 'module': 1,"      \
+    " 'place': [0, 6]}, {'op': 'cross_entropy', 'inputs': [3], 'outputs': [4],"          \
+    " 'place': [0, 12]}], 'losses': [" loss "],"                                         \
+    "'modules': [{'kind': 'Net', 'registered': true, 'called': true},"                   \
+    "{'name': 'drop', 'kind': " kind ", 'registered': true, 'called': true"              \
+    ", 'attributes': {'p': 0.5}" layer "}],"                                             \
+    "'parameters': [{'name': 'fc.weight', 'requires_grad': true, 'used': true,"          \
+    " 'optimizer': 0, 'reached': true}], 'optimizers': [{'kind': 'SGD'}],"               \
+    "'events': [{'event': 'forward', 'module': 0" pass ", 'place': [0, 11]}" events "]"
+#define LOSS "{'node': 2, 'value': 4, 'predictions': 3}"
+#define DROPOUT(training) "'dropout', 'attributes': {'p': 0.5, 'training': " training "}"
+#define TRAINS                                                                           \
+    ", {'event': 'backward', 'value': 4, 'place': [0, 13]},"                             \
+    "{'event': 'step', 'optimizer': 0, 'place': [0, 14]}"
+#define BACKWARD_ALONE ", {'event': 'backward', 'value': 4, 'place': [0, 13]}"
+#define TRAINING ", 'training': true"
+#define GRAD ", 'grad': true"
+/* A step of training whose forward pass counted as an evaluation. */
+#define STEP_ALONE(mode)                                                                 \
+    "'mode': 'train', 'modules': [{'kind': 'Net', 'registered': true" mode "},"          \
+    "{'name': 'drop', 'kind': 'BatchNorm2d', 'registered': true" mode "}],"              \
+    "'parameters': [{'name': 'fc.weight', 'requires_grad': true, 'optimizer': 0}],"      \
+    "'optimizers': [{'kind': 'SGD'}], 'events': ["                                       \
+    "{'event': 'evaluation', 'place': [0, 11]},"                                         \
+    "{'event': 'step', 'optimizer': 0, 'place': [0, 14]}]"
+
+/* --- events --------------------------------------------------------------------------- */
+
+#define EVENT(event, line) "{'event': '" event "', 'place': [0, " #line "]}"
+#define ZERO(line) "{'event': 'zero_grad', 'optimizer': 0, 'place': [0, " #line "]}"
+#define BACK(line) "{'event': 'backward', 'value': 0, 'place': [0, " #line "]}"
+#define SCALED(line)                                                                     \
+    "{'event': 'backward', 'value': 0, 'attributes': {'scale': 65536},"                  \
+    " 'place': [0, " #line "]}"
+#define STEP(line) "{'event': 'step', 'optimizer': 0, 'place': [0, " #line "]}"
+#define STEP_OF(optimizer, line)                                                         \
+    "{'event': 'step', 'optimizer': " #optimizer ", 'place': [0, " #line "]}"
+#define ORDER_OF(kinds, made, events)                                                    \
+    "'mode': 'train', 'values': [{'dtype': 'float32', 'requires_grad': true}],"          \
+    "'nodes': [{'op': '" made "', 'outputs': [0], 'place': [0, 2]}],"                    \
+    "'optimizers': [" kinds "], 'events': [" events "]"
+#define ORDER(events) ORDER_OF("{'kind': 'SGD'}", "cross_entropy", events)
+#define SGD_AND_ADAM "{'kind': 'SGD'}, {'kind': 'Adam'}"
+
+static void put_loss(stream *s, int step)
+{
+    (void)step;
+    stream_put_all(s, 0, 1.0F);
+}
+
+static void put_gradient(stream *s, int step)
+{
+    put_loss(s, step);
+    stream_put_all(s, 1, 0.5F);
+}
+
+/* --- parameters ----------------------------------------------------------------------- */
+
+/* Two layers: weights a, 1, of module 1, and b, 3, of module 2; `cut`: the operation
+ * between them, which makes 5. second: the attributes of b; module: of its module. */
+#define LAYERS(first, second, module, cut, flows, events)                                \
+    "'mode': 'train', 'values': ["                                                       \
+    "{'kind': 'input', 'dtype': 'float32', 'shape': [8, 5]},"                            \
+    "{'kind': 'parameter', 'parameter': 0, 'dtype': 'float32', 'shape': [4, 5],"         \
+    " 'requires_grad': true, 'tensor': 'a.weight'},"                                     \
+    "{'dtype': 'float32', 'shape': [8, 4], 'requires_grad': true},"                      \
+    "{'kind': 'parameter', 'parameter': 1, 'dtype': 'float32', 'shape': [2, 4],"         \
+    " 'requires_grad': true, 'tensor': 'b.weight'},"                                     \
+    "{'dtype': 'float32', 'shape': [8, 2], 'requires_grad': true},"                      \
+    "{'dtype': 'float32', 'shape': [8, 4]" flows "},"                                    \
+    "{'dtype': 'float32', 'shape': [], 'requires_grad': true}],"                         \
+    "'nodes': [{'op': 'linear', 'inputs': [0, 1], 'outputs': [2], 'module': 1,"          \
+    " 'place': [0, 5]}, {'op': '" cut "', 'inputs': [2], 'outputs': [5], 'module': 0,"   \
+    " 'place': [0, 6]}, {'op': 'linear', 'inputs': [5, 3], 'outputs': [4],"              \
+    " 'module': 2, 'place': [0, 7]}, {'op': 'cross_entropy', 'inputs': [4],"             \
+    " 'outputs': [6], 'place': [0, 12]}],"                                               \
+    "'modules': [{'kind': 'Net', 'registered': true, 'called': true},"                   \
+    "{'name': 'a', 'kind': 'Linear', 'registered': true, 'called': true},"               \
+    "{'name': 'b', 'kind': 'Linear', 'called': true" module "}],"                        \
+    "'parameters': [{'name': 'a.weight', 'module': 1, 'count': 20,"                      \
+    " 'requires_grad': true, 'used': true" first "},"                                    \
+    "{'name': 'b.weight', 'module': 2, 'count': 8, 'requires_grad': true" second "}],"   \
+    "'optimizers': [{'kind': 'SGD', 'name': 'optimizer'}], 'events': [" events "]"
+#define HELD ", 'optimizer': 0"
+#define REACHED ", 'reached': true"
+#define USED ", 'used': true"
+#define KNOWN ", 'registered': true"
+#define TRAINED                                                                          \
+    "{'event': 'backward', 'value': 6, 'place': [0, 13]},"                               \
+    "{'event': 'step', 'optimizer': 0, 'place': [0, 14]}"
+#define WEIGHTS                                                                          \
+    "weight a.weight 4 5, weight b.weight 2 4, gradient gradient/a.weight 4 5, "         \
+    "gradient gradient/b.weight 2 4"
+
+/* Both weights move; the gradients that are seen. */
+static void move(stream *s, int step, bool a, bool b)
+{
+    stream_put_all(s, 0, (float)(step + 1));
+    stream_put_all(s, 1, (float)(step + 2));
+    if (a) {
+        stream_put_all(s, 2, 0.5F);
+    }
+    if (b) {
+        stream_put_all(s, 3, 0.5F);
+    }
+}
+
+static void both(stream *s, int step)
+{
+    move(s, step, true, true);
+}
+
+static void second_alone(stream *s, int step)
+{
+    move(s, step, false, true);
+}
+
+static void first_alone(stream *s, int step)
+{
+    move(s, step, true, false);
+}
+
+static void neither(stream *s, int step)
+{
+    move(s, step, false, false);
+}
+
+static const program_case cases[] = {
+    {"training in evaluation mode",
+     "TrainEvalMode",
+     {PASS("train", "'Dropout'", "", GRAD, DROPOUT("false"), LOSS, TRAINS)},
+     .outcome = FAILED,
+     .about = "drop_output_0",
+     .line = 11,
+     .message = "in evaluation mode at train.py:11, and SGD at train.py:14 updates it"},
+    {"training in evaluation mode, as a step of evaluation",
+     "TrainEvalMode",
+     {PASS("train", "'Dropout'", TRAINING, TRAINING GRAD, DROPOUT("true"), LOSS, TRAINS),
+      STEP_ALONE("")},
+     .outcome = FAILED,
+     .about = "drop_output_0",
+     .line = 11,
+     .message = "BatchNorm2d"},
+    {"a second step after an evaluation",
+     "TrainEvalMode",
+     {PASS("train", "'Dropout'", TRAINING, TRAINING GRAD, DROPOUT("true"), LOSS, TRAINS),
+      STEP_ALONE(TRAINING)},
+     .outcome = CLEAN},
+    {"training in training mode",
+     "TrainEvalMode",
+     {PASS("train", "'Dropout'", TRAINING, TRAINING GRAD, DROPOUT("true"), LOSS, TRAINS)},
+     .outcome = CLEAN},
+    {"a frozen batch norm",
+     "TrainEvalMode",
+     {PASS("train", "'BatchNorm2d'", "", TRAINING GRAD, "'batch_norm'", LOSS, TRAINS)},
+     .outcome = CLEAN},
+    {"training in evaluation mode, without layers that care",
+     "TrainEvalMode",
+     {PASS("train", "'ReLU'", "", GRAD, "'relu'", LOSS, TRAINS)},
+     .outcome = CLEAN},
+    {"gradients of an input, in evaluation mode",
+     "TrainEvalMode",
+     {PASS("eval", "'Dropout'", "", GRAD, DROPOUT("false"), LOSS, BACKWARD_ALONE)},
+     .outcome = CLEAN},
+    {"evaluation in training mode",
+     "TrainEvalMode",
+     {PASS("eval", "'Dropout'", TRAINING, TRAINING, DROPOUT("true"), LOSS, "")},
+     .outcome = FAILED,
+     .about = "drop_output_0",
+     .line = 11,
+     .message = "still drops values at random"},
+    {"pictures by a generator in training mode",
+     "TrainEvalMode",
+     {PASS("eval", "'BatchNorm2d'", TRAINING, TRAINING, "'batch_norm'", "", "")},
+     .outcome = CLEAN},
+    {"evaluation in evaluation mode",
+     "TrainEvalMode",
+     {PASS("eval", "'Dropout'", "", "", DROPOUT("false"), LOSS, "")},
+     .outcome = CLEAN},
+    {"dropout as a function, in evaluation",
+     "EvalNondeterminism",
+     {PASS("eval", "'Net'", "", "", DROPOUT("true"), LOSS, "")},
+     .outcome = FAILED,
+     .about = "drop_output_0",
+     .line = 6,
+     .message = "dropout at train.py:6 drops values although"},
+    {"dropout as a function that knows the mode",
+     "EvalNondeterminism",
+     {PASS("eval", "'Net'", "", "", DROPOUT("false"), LOSS, "")},
+     .outcome = CLEAN},
+    {"a dropout layer that is switched on by itself",
+     "EvalNondeterminism",
+     {PASS("eval", "'Dropout'", TRAINING, "", DROPOUT("true"), LOSS, "")},
+     .outcome = CLEAN},
+
+    {"cleared before the step",
+     "StepOrder",
+     {ORDER(BACK(5) "," ZERO(6) "," STEP(7))},
+     "loss loss 0, gradient gradient/w 2 2",
+     put_loss,
+     .outcome = FAILED,
+     .about = "",
+     .line = 6,
+     .message = "between backward and the step at train.py:7"},
+    {"cleared, and set by hand",
+     "StepOrder",
+     {ORDER(BACK(5) "," ZERO(6) "," STEP(7))},
+     "loss loss 0, gradient gradient/w 2 2",
+     put_gradient,
+     .outcome = CLEAN},
+    {"the usual order",
+     "StepOrder",
+     {ORDER(ZERO(4) "," BACK(5) "," EVENT("clip", 6) "," STEP(7)),
+      ORDER(EVENT("scheduler", 8) "," ZERO(4) "," BACK(5) "," EVENT("clip",
+                                                                    6) "," STEP(7))},
+     "loss loss 0, gradient gradient/w 2 2",
+     put_loss,
+     .outcome = CLEAN},
+    {"cleared after the step",
+     "StepOrder",
+     {ORDER(BACK(5) "," STEP(7)), ORDER(ZERO(8) "," BACK(5) "," STEP(7))},
+     "loss loss 0, gradient gradient/w 2 2",
+     put_loss,
+     .outcome = CLEAN},
+    {"an adversarial example first",
+     "StepOrder",
+     {ORDER(BACK(3) "," ZERO(4) "," BACK(5) "," STEP(7))},
+     "loss loss 0, gradient gradient/w 2 2",
+     put_loss,
+     .outcome = CLEAN},
+    {"another optimizer is cleared",
+     "StepOrder",
+     {ORDER_OF(SGD_AND_ADAM, "cross_entropy",
+               BACK(3) "," ZERO(4) "," STEP_OF(1, 5) "," BACK(6) "," STEP(7))},
+     "loss loss 0, gradient gradient/w 2 2",
+     put_loss,
+     .outcome = CLEAN},
+    {"clipped after the step",
+     "StepOrder",
+     {ORDER(ZERO(4) "," BACK(5) "," STEP(7)),
+      ORDER(EVENT("clip", 8) "," ZERO(4) "," BACK(5) "," STEP(7))},
+     .outcome = FAILED,
+     .about = "",
+     .line = 8,
+     .message = "after the step and before the next backward at train.py:5"},
+    {"clipped before backward",
+     "StepOrder",
+     {ORDER(ZERO(4) "," EVENT("clip", 5) "," BACK(6) "," STEP(7))},
+     .outcome = FAILED,
+     .about = "",
+     .line = 5,
+     .message = "no step uses what is clipped"},
+    {"two optimizers, each clipped",
+     "StepOrder",
+     {ORDER_OF(SGD_AND_ADAM, "cross_entropy",
+               BACK(3) "," EVENT("clip", 4) "," STEP(5) "," EVENT("clip",
+                                                                  6) "," STEP_OF(1, 7))},
+     .outcome = CLEAN},
+    {"clipped while scaled",
+     "StepOrder",
+     {ORDER(SCALED(5) "," EVENT("clip", 6) "," EVENT("unscale", 7) "," STEP(7))},
+     .outcome = FAILED,
+     .about = "",
+     .line = 6,
+     .message = "multiplied by 65536"},
+    {"unscaled, then clipped",
+     "StepOrder",
+     {ORDER(SCALED(5) "," EVENT("unscale", 6) "," EVENT("clip", 7) "," STEP(8))},
+     .outcome = CLEAN},
+    {"the scheduler before the optimizer",
+     "StepOrder",
+     {ORDER(BACK(5) "," EVENT("scheduler", 6) "," STEP(7))},
+     .outcome = WARNED,
+     .about = "",
+     .line = 6,
+     .message = "before the optimizer does at train.py:7"},
+    {"two batches for a step of SGD",
+     "StepOrder",
+     {ORDER(BACK(5) "," BACK(5) "," STEP(7))},
+     .outcome = WARNED,
+     .about = "",
+     .line = 5,
+     .message = "steps 2 times as large"},
+    {"two batches, divided",
+     "StepOrder",
+     {ORDER_OF("{'kind': 'SGD'}", "div", BACK(5) "," BACK(5) "," STEP(7))},
+     .outcome = CLEAN},
+    {"two batches for a step of Adam",
+     "StepOrder",
+     {ORDER_OF("{'kind': 'Adam'}", "cross_entropy", BACK(5) "," BACK(5) "," STEP(7))},
+     .outcome = CLEAN},
+    {"two losses of one batch",
+     "StepOrder",
+     {ORDER(BACK(5) "," BACK(6) "," STEP(7))},
+     .outcome = CLEAN},
+    {"LBFGS",
+     "StepOrder",
+     {ORDER_OF("{'kind': 'LBFGS'}", "cross_entropy",
+               BACK(5) "," EVENT("clip", 1) "," BACK(5) "," STEP(7))},
+     .outcome = CLEAN},
+
+    {"layers in a list",
+     "FrozenParameter",
+     {LAYERS(HELD REACHED, USED REACHED, "", "relu", ", 'requires_grad': true", TRAINED)},
+     WEIGHTS,
+     both,
+     .outcome = FAILED,
+     .about = "b.weight",
+     .line = 7,
+     .message = "the model does not know the layer"},
+    {"a layer that was replaced after the optimizer was built",
+     "FrozenParameter",
+     {LAYERS(HELD REACHED, USED REACHED, KNOWN, "relu", ", 'requires_grad': true",
+             TRAINED)},
+     WEIGHTS,
+     both,
+     .outcome = FAILED,
+     .about = "b.weight",
+     .line = 7,
+     .message = "no optimizer holds it"},
+    {"a backbone that no optimizer holds",
+     "FrozenParameter",
+     {LAYERS(REACHED, USED HELD REACHED, KNOWN, "relu", ", 'requires_grad': true",
+             TRAINED)},
+     WEIGHTS,
+     both,
+     .outcome = CLEAN},
+    {"all are held",
+     "FrozenParameter",
+     {LAYERS(HELD REACHED, USED HELD REACHED, KNOWN, "relu", ", 'requires_grad': true",
+             TRAINED)},
+     WEIGHTS,
+     both,
+     .steps = 30,
+     .outcome = CLEAN},
+    {"no parameter is reached",
+     "FrozenParameter",
+     {LAYERS(HELD, USED HELD, KNOWN, "relu", ", 'requires_grad': true", TRAINED)},
+     WEIGHTS,
+     neither,
+     .steps = 2,
+     .outcome = FAILED,
+     .about = "a.weight",
+     .line = 13,
+     .message = "Backward at train.py:13 reaches none of the 2 parameters that SGD"},
+    {"gradients that the graph does not show",
+     "FrozenParameter",
+     {LAYERS(HELD, USED HELD, KNOWN, "relu", ", 'requires_grad': true", TRAINED)},
+     WEIGHTS,
+     both,
+     .steps = 2,
+     .outcome = CLEAN},
+    {"cut off by detach",
+     "FrozenParameter",
+     {LAYERS(HELD, USED HELD REACHED, KNOWN, "detach", "", TRAINED)},
+     WEIGHTS,
+     second_alone,
+     .steps = 4,
+     .outcome = WARNED,
+     .about = "a.weight",
+     .line = 6,
+     .message = "detach at train.py:6 cuts the way to the loss"},
+    {"detached, with a gradient by another way",
+     "FrozenParameter",
+     {LAYERS(HELD, USED HELD REACHED, KNOWN, "detach", "", TRAINED)},
+     WEIGHTS,
+     both,
+     .steps = 4,
+     .outcome = CLEAN},
+    {"not used",
+     "FrozenParameter",
+     {LAYERS(HELD REACHED, HELD, KNOWN, "relu", ", 'requires_grad': true", TRAINED)},
+     WEIGHTS,
+     first_alone,
+     .steps = 20,
+     .outcome = WARNED,
+     .about = "b.weight",
+     .line = 0,
+     .message = "No operation of a training step reads it"},
+};
+
+int main(void)
+{
+    return program_main(cases, SONDE_COUNT_OF(cases));
+}
