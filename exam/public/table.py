@@ -6,6 +6,7 @@ A file has `repository`, `commit`, `licence`, `set` (first, kept) and [[programs
     arguments       of the command line
     folder          what is copied for a run, by default the folder of `file`
     after           a text in the statement after which the program is watched
+    watched         the file of that statement, by default `file`
     watch           the arguments of sonde.watch
     edits           [old, new] or [file, old, new]: what makes the program small, or points it to other data
     steps           updates after which a run ends, all optimizers counted
@@ -62,6 +63,7 @@ class Program:
     after: str
     arguments: tuple = ()
     folder: str = ""
+    watched: str = ""
     edits: tuple = ()
     faults: tuple = ()
     steps: int = 300
@@ -88,7 +90,7 @@ def read_program(path, facts, entry):
     names = [f.name for f in faults]
     if len(set(names)) < len(names):
         raise TableError(f"{path}: two faults of {entry['name']} have one name (expected a `name` for one)")
-    return Program(**{"folder": os.path.dirname(entry["file"]), **entry,
+    return Program(**{"folder": os.path.dirname(entry["file"]), "watched": entry["file"], **entry,
                       "repository": facts["repository"], "commit": facts["commit"], "set": facts["set"],
                       "arguments": tuple(entry.get("arguments", "").split()), "faults": faults,
                       "edits": tuple(tuple(e) for e in entry.get("edits", ()))})
@@ -145,10 +147,10 @@ def statement_end(text, anchor, where):
 
 def insert_watch(folder, program):
     """Adds the call behind the statement that builds the optimizer, on its line: no line number changes."""
-    path = os.path.join(folder, program.file)
+    path = os.path.join(folder, program.watched)
     with open(path, encoding="utf-8", newline="") as handle:
         text = handle.read().replace("\r\n", "\n")
-    row, column = statement_end(text, program.after, program.file)
+    row, column = statement_end(text, program.after, program.watched)
     lines = text.split("\n")
     call = f'; watch = __import__("sonde").watch({program.watch}, run=__import__("os").environ["SONDE_EXAM_RUN"])'
     line = lines[row].encode()

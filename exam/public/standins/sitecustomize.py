@@ -8,7 +8,7 @@ import sys
 import unittest.mock
 
 PLUMBING = {"matplotlib", "visdom", "wandb", "tensorboardX", "seaborn", "imageio", "IPython", "setproctitle",
-            "onnx", "tensorboard", "sklearn_plot", "tensorboard_logger", "skimage", "scipy_plot", "cv2"}
+            "onnx", "tensorboard", "sklearn_plot", "tensorboard_logger", "skimage", "scipy_plot", "cv2", "pandas"}
 
 
 class Plumbing(importlib.abc.MetaPathFinder, importlib.abc.Loader):
