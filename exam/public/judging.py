@@ -14,11 +14,17 @@ NEAR = 3  # lines between a finding's place and the changed ones
 
 
 def findings_of(folder):
-    found = []
+    """The last state of each finding. A note that was withdrawn before the end is none."""
+    found = {}
     for path in sorted(glob.glob(os.path.join(folder, "run", "findings", "*.jsonl"))):
         with open(path, encoding="utf-8") as file:
-            found += [json.loads(line) for line in file if line.strip()]
-    return sorted(found, key=lambda f: f.get("step", 0))
+            states = [json.loads(line) for line in file if line.strip()]
+        found.update((path + state["id"], state) for state in states)
+    return sorted((f for f in found.values() if f["severity"] != "note" or stands(f)), key=lambda f: f.get("step", 0))
+
+
+def stands(finding):
+    return finding.get("resolved_step") is None
 
 
 def verdict_of(folder):
@@ -27,8 +33,9 @@ def verdict_of(folder):
     return lines[-1] if lines else ""
 
 
-def is_content(verdict):
-    return verdict.startswith(("sonde: OK", "sonde: nothing found"))
+def contradicts(verdict, findings):
+    """Whether the verdict finds nothing although a finding stands above it."""
+    return verdict.startswith(("sonde: OK", "sonde: nothing found")) and any(stands(f) for f in findings)
 
 
 def wilson(count, total, z=1.96):
@@ -82,7 +89,7 @@ def count_faulty(results, said_healthy):
         row["found"] += bool(new)
         row["loud"] += any(f["severity"] != "note" for f in new)
         row["right"] += any(is_right(f, fault, facts["lines"]) for f in new)
-        row["content"] += bool(findings) and is_content(verdict)
+        row["content"] += contradicts(verdict, findings)
         if not any(is_right(f, fault, facts["lines"]) for f in new):
             said = [f"{f['rule']}:{f.get('tensor')}({f['severity'][0]}){f.get('place') or ''}" for f in new]
             silent.append(f"{'misplaced' if new else 'silent'}: {program.name} {fault.name}: {said[:4]}, "
@@ -113,7 +120,7 @@ def judge(a, programs):
     alarmed = [r for r in healthy if any(f["severity"] != "note" for f in r[3])]
     notes = sum(f["severity"] == "note" for r in healthy for f in r[3])
     rows, silent = count_faulty(results, said_healthy)
-    content = sum(row["content"] for row in rows.values()) + sum(bool(r[3]) and is_content(r[4]) for r in healthy)
+    content = sum(row["content"] for row in rows.values()) + sum(contradicts(r[4], r[3]) for r in healthy)
     print(f"{len(good)} programs of {len({r[0].repository for r in results})} repositories. Healthy runs alarmed: "
           f"{len(alarmed)} of {len(healthy)}, {wilson(len(alarmed), len(healthy))}; notes in a healthy run: "
           f"{notes / max(1, len(healthy)):.2f}. Runs whose verdict finds nothing although a finding stands above: "

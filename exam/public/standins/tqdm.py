@@ -1,5 +1,7 @@
 """tqdm without its output."""
 
+import sys
+
 
 class tqdm:
     def __init__(self, iterable=None, *args, total=None, **options):
@@ -31,4 +33,5 @@ def trange(*args, **options):
     return tqdm(range(*args))
 
 
-tqdm_notebook = auto = tqdm
+tqdm_notebook = tqdm
+auto = notebook = sys.modules["tqdm.auto"] = sys.modules["tqdm.notebook"] = sys.modules[__name__]
