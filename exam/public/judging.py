@@ -11,6 +11,7 @@ import table
 from recording import runs
 
 NEAR = 3  # lines between a finding's place and the changed ones
+NOTHING = "sonde: nothing found"
 
 
 def findings_of(folder):
@@ -35,7 +36,7 @@ def verdict_of(folder):
 
 def contradicts(verdict, findings):
     """Whether the verdict finds nothing although a finding stands above it."""
-    return verdict.startswith(("sonde: OK", "sonde: nothing found")) and any(stands(f) for f in findings)
+    return verdict.startswith(NOTHING) and any(stands(f) for f in findings)
 
 
 def wilson(count, total, z=1.96):
@@ -118,12 +119,13 @@ def judge(a, programs):
     said_healthy = {name: {(f["rule"], f.get("tensor")) for p, _, _, found, _ in healthy if p.name == name
                            for f in found} for name in good}
     alarmed = [r for r in healthy if any(f["severity"] != "note" for f in r[3])]
+    doubted = sum(not r[4].startswith(NOTHING) for r in healthy)
     notes = sum(f["severity"] == "note" for r in healthy for f in r[3])
     rows, silent = count_faulty(results, said_healthy)
     content = sum(row["content"] for row in rows.values()) + sum(contradicts(r[4], r[3]) for r in healthy)
     print(f"{len(good)} programs of {len({r[0].repository for r in results})} repositories. Healthy runs alarmed: "
-          f"{len(alarmed)} of {len(healthy)}, {wilson(len(alarmed), len(healthy))}; notes in a healthy run: "
-          f"{notes / max(1, len(healthy)):.2f}. Runs whose verdict finds nothing although a finding stands above: "
+          f"{len(alarmed)} of {len(healthy)}, {wilson(len(alarmed), len(healthy))}; with another verdict than nothing "
+          f"found: {doubted}; notes in a healthy run: {notes / max(1, len(healthy)):.2f}. Runs whose verdict finds nothing although a finding stands above: "
           f"{content} of {len(results)}.")
     print_rows(rows)
     if a.verbose:

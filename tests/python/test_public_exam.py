@@ -107,7 +107,8 @@ def programs_are_recorded_and_judged():
           "not-finite: ended by error" in said)
     path = os.path.join(FOLDER, "out.json")
     status, said = run("judge", "--set", "first", "--json", path)
-    check(f"the healthy run is quiet: {said}", status == 0 and "alarmed: 0 of 1" in said)
+    check(f"the healthy run is quiet: {said}", status == 0 and "alarmed: 0 of 1" in said and
+          "than nothing found: 0;" in said)
     with open(path, encoding="utf-8") as file:
         results = {one["run"]: one for one in json.load(file)}
     check("the edits of the program are no fault", results["healthy-1"]["lines"] == [])
