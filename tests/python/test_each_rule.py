@@ -424,6 +424,28 @@ def backward_after_the_step():
 
 
 @program
+def gradients_that_go_later():
+    """They stay 0 while the loss falls, and weight decay moves the weights."""
+    model, at_step = Net(), [0]
+
+    def at(step, model):
+        at_step[0] = step
+    for parameter in model.fc1.parameters():
+        parameter.register_hook(lambda g: g * 0 if at_step[0] >= 40 else g)
+    watch = fit(model, sgd(model, weight_decay=1e-3), at=at, steps=240)
+    check(f"{[(f.rule, f.severity, f.message) for f in watch.findings]}",
+          [(f.rule, f.tensor, f.severity) for f in watch.findings if f.severity != "note"] ==
+          [("VanishingGradient", "gradient/fc1.weight", "warning")])
+
+
+@program
+def parameters_left_out_are_one_cause():
+    findings = [f for f in run(left_out).findings if f.rule == "FrozenParameter"]
+    check(f"{[(f.tensor, f.because_of) for f in findings]}",
+          len(findings) == 2 and sum(not f.because_of for f in findings) == 1)
+
+
+@program
 def healthy_runs_have_no_findings():
     for function in dict.fromkeys(healthy for _, healthy in CASES.values()):
         watch = run(function)

@@ -144,14 +144,18 @@ static void judge_frequency(sonde_rule_run *run, const imbalance *state)
         ratio = m / l;
         sure = (m - state->sure * sqrt(m)) / (l + state->sure * sqrt(l));
     }
-    if (sure > state->threshold_imbalance) {
-        sonde__rule_report(
-            run, NULL, one || state->smdebug ? SONDE__SURE(WARNING) : SONDE__SURE(NOTE),
-            "imbalance", ratio, state->threshold_imbalance, NULL,
-            "Of %lld labels, %lld are of class %d and %lld of class %d%s.",
-            (long long)state->seen, (long long)state->count[most], most,
-            one ? 0LL : (long long)state->count[least], one ? -1 : least,
-            one ? ": only one class occurs" : "");
+    if (one) {
+        sonde__rule_report(run, NULL, SONDE__SURE(WARNING), "imbalance", ratio,
+                           state->threshold_imbalance, NULL,
+                           "All %lld labels are of class %d: only one class occurs.",
+                           (long long)state->seen, most);
+    } else if (sure > state->threshold_imbalance) {
+        sonde__rule_report(run, NULL,
+                           state->smdebug ? SONDE__SURE(WARNING) : SONDE__SURE(NOTE),
+                           "imbalance", ratio, state->threshold_imbalance, NULL,
+                           "Of %lld labels, %lld are of class %d and %lld of class %d.",
+                           (long long)state->seen, (long long)state->count[most], most,
+                           (long long)state->count[least], least);
     }
 }
 
