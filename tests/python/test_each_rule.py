@@ -424,6 +424,27 @@ def backward_after_the_step():
 
 
 @program
+def nan_between_layers():
+    """The layer that shows it first makes NaN only of NaN: the message says where to look."""
+    class Between(Net):
+        calls = 0
+
+        def forward(self, x):
+            x = self.act(self.fc1(x))
+            self.calls += 1
+            if self.calls == 20:
+                x = x.clone()
+                x[3, 7] = float("nan")
+            return self.fc3(self.act(self.fc2(x)))
+    model = Between()
+    watch = fit(model, sgd(model), steps=30)
+    found = [f for f in watch.findings if not f.because_of]
+    check(f"{[(f.tensor, f.message) for f in found]}",
+          [f.tensor for f in found] == ["fc2_output_0"] and
+          "NaN only of NaN, and '" in found[0].message)
+
+
+@program
 def gradients_that_go_later():
     """They stay 0 while the loss falls, and weight decay moves the weights."""
     model, at_step = Net(), [0]
