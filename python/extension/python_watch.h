@@ -390,4 +390,9 @@ void sonde__python_free_losses(sonde__python_watch *self);
 void sonde__python_name_loss(sonde__python_watch *self, PyObject *tensor);
 void sonde__python_forget_named(sonde__python_watch *self);
 
+/* python_verdict.c: methods of Watch. */
+PyObject *sonde__python_watch_findings(PyObject *object, PyObject *unused);
+PyObject *sonde__python_watch_verdict(PyObject *object, PyObject *unused);
+PyObject *sonde__python_watch_accounts(PyObject *object, PyObject *unused);
+
 #endif
