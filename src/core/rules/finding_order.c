@@ -51,6 +51,7 @@ static const standing standings[] = {
     {"SoftmaxMisuse", CAUSE, 0},
     {"StepOrder", CAUSE, 0},
     {"SymmetricUnits", CAUSE, 0},
+    {"TargetLeak", CAUSE, 0},
     {"TargetMismatch", CAUSE, 0},
     {"TrainEvalMode", CAUSE, 0},
     {"UnfrozenParameter", CAUSE, 0},
