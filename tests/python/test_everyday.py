@@ -343,6 +343,28 @@ def batches_that_add_up():
 
 
 @program
+def half_precision():
+    def half(dtype, scaled):
+        torch.manual_seed(0)
+        optimizer, watch = start(net := Net())
+        scaler = torch.amp.GradScaler("cpu", init_scale=256.0, enabled=scaled)
+        for _ in range(EPOCHS):
+            for x, y in loader_of(*clusters()):
+                optimizer.zero_grad()
+                with torch.autocast("cpu", dtype=dtype):
+                    loss = F.cross_entropy(net(x), y)
+                scaler.scale(loss).backward()  # LINE unscaled
+                scaler.step(optimizer)
+                scaler.update()
+        watch.close()
+        return watch
+
+    finds(half(torch.float16, False), "DtypeMismatch", "unscaled", "warning")
+    healthy(half(torch.float16, True))
+    healthy(half(torch.bfloat16, False))
+
+
+@program
 def all_data_at_each_step():
     torch.manual_seed(0)
     x, y = clusters()

@@ -37,6 +37,7 @@ static const standing standings[] = {
     {"CheckInputImages", CAUSE, APART},
     {"ClassImbalance", CAUSE, 0},
     {"DtypeChanged", CAUSE, 0},
+    {"DtypeMismatch", CAUSE, 0},
     {"DuplicateBatch", CAUSE, APART},
     {"EvalNondeterminism", CAUSE, 0},
     {"FrozenParameter", CAUSE, OUTGROWN},
