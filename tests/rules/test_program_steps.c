@@ -112,6 +112,12 @@ static void put_first_gradient(stream *s, int step)
     " 'requires_grad': true, 'used': true" first "},"                                    \
     "{'name': 'b.weight', 'module': 2, 'count': 8, 'requires_grad': true" second "}],"   \
     "'optimizers': [{'kind': 'SGD', 'name': 'optimizer'}], 'events': [" events "]"
+/* a.weight needs no gradient. */
+#define PARAMETERS_ALONE(first)                                                          \
+    "'mode': 'train', 'parameters': [{'name': 'a.weight', 'count': 20, " first "},"      \
+    "{'name': 'b.weight', 'count': 8, 'requires_grad': true, 'optimizer': 0,"            \
+    " 'used': true, 'reached': true}],"                                                  \
+    "'optimizers': [{'kind': 'SGD', 'name': 'optimizer'}]"
 #define HELD ", 'optimizer': 0"
 #define REACHED ", 'reached': true"
 #define USED ", 'used': true"
@@ -154,6 +160,14 @@ static void first_alone(stream *s, int step)
 static void neither(stream *s, int step)
 {
     move(s, step, false, false);
+}
+
+/* a.weight rests and has no gradient. */
+static void only_second(stream *s, int step)
+{
+    stream_put_all(s, 0, 1.0F);
+    stream_put_all(s, 1, (float)(step + 2));
+    stream_put_all(s, 3, 0.5F);
 }
 
 static const program_case cases[] = {
@@ -499,6 +513,23 @@ static const program_case cases[] = {
      both,
      .steps = 4,
      .outcome = CLEAN},
+    {"frozen on purpose",
+     "FrozenParameter",
+     {PARAMETERS_ALONE("'optimizer': -1")},
+     WEIGHTS,
+     only_second,
+     .steps = 120,
+     .outcome = CLEAN},
+    {"frozen, and given to the optimizer",
+     "FrozenParameter",
+     {PARAMETERS_ALONE("'optimizer': 0, 'used': true")},
+     WEIGHTS,
+     only_second,
+     .steps = 120,
+     .outcome = NOTED,
+     .about = "a.weight",
+     .line = 0,
+     .message = "never had a gradient"},
     {"not used",
      "FrozenParameter",
      {LAYERS(HELD REACHED, HELD, KNOWN, "relu", ", 'requires_grad': true", TRAINED)},
