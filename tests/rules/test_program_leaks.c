@@ -49,7 +49,7 @@
     "'events': [{'event': 'backward', 'value': 5, 'place': [0, 21]}]"
 #define EMBEDS NODE("embedding", "[0, 1]", "[2]", 10)
 #define FACTS(shift)                                                                     \
-    "'labels_shift': " #shift ", 'labels_along': 1, 'labels_source': 'input_ids'"
+    "'labels_shift': " #shift
 /* One operation in the middle. */
 #define MODEL(shift, middle) PROGRAM_OF(FACTS(shift), EMBEDS, middle)
 

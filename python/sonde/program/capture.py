@@ -17,7 +17,7 @@ from torch.nn.modules import module as torch_module
 from torch.overrides import TorchFunctionMode, _len_torch_function_stack, _pop_mode, _push_mode
 
 from . import losses, ops
-from .facts import Facts, rows_of
+from .facts import Facts, shift_of
 from .places import Finder, Place
 from .text import Files
 
@@ -101,7 +101,7 @@ class Capture:
         self.events: list[dict[str, Any]] = []
         self.losses: list[dict[str, Any]] = []
         self.facts: dict[str, Any] = {}
-        self.tokens: dict[str, list[list[int]]] = {}  # inputs of this pass, by name
+        self.tokens: Any = None  # a weak reference to the first input, if it is integer
         self.gap = ""
         self.makers: dict[int, int] = {}  # nodes, by the value that they make
         self.ids: dict[int, int] = {}  # values, by the identity of a tensor that lives
@@ -252,8 +252,13 @@ class Capture:
             return
         if targets.is_floating_point():
             self.facts |= self.facts_of.of_targets(targets)
-        else:
-            self.facts |= self.facts_of.of_labels(targets, self.tokens)
+            return
+        self.facts |= self.facts_of.of_labels(targets)
+        tokens = self.tokens() if self.tokens is not None else None
+        shift = shift_of(tokens, targets) if tokens is not None else None
+        if shift is not None:
+            self.facts["labels_shift"] = shift
+            self.facts["labels_equal_input"] = shift == 0
 
     def _loss(self, node: int, value: int, predictions: int, targets: int, place: Any) -> None:
         self.losses.append({"node": node, "value": value, "predictions": predictions,
@@ -328,18 +333,16 @@ class Capture:
                    training=module.training, grad=torch.is_grad_enabled(),
                    autocast=torch.is_autocast_enabled() or torch.is_autocast_cpu_enabled())
         counts = {"input": 0, "input_ids": 0}
-        self.tokens.clear()
         for tensor in tensors_of(inputs):
             kind = "input" if tensor.is_floating_point() else "input_ids"
             row = self.values[self.value(tensor)]
             if not row.get("tensor") and (kind == "input" or not tensor.is_complex()):
                 row["tensor"] = f"{kind}/{counts[kind]}" if counts[kind] else kind
             counts[kind] += 1
-            rows = rows_of(tensor) if kind == "input_ids" and row.get("tensor") else None
-            if rows is not None:
-                self.tokens[row["tensor"]] = rows
             if "input_dtype" not in self.facts and tensor.numel():
                 self.facts |= self.facts_of.of_input(tensor)
+                if kind == "input_ids" and not tensor.is_complex():
+                    self.tokens = weakref.ref(tensor)
 
     def backward(self, tensor: torch.Tensor, name: str, place: Place | None,
                  scale: float, left: int | None) -> None:

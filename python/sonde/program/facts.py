@@ -26,37 +26,62 @@ def _range(tensor: Any) -> dict[str, Any] | None:
     return found
 
 
-def rows_of(tokens: Any) -> list[list[int]] | None:
-    """The rows of token numbers that are few enough to be compared; None: they are no such."""
-    if tokens.dim() != 2 or not 16 <= tokens.numel() <= _LISTED or _range(tokens) is None:
+def _hash(tensor: Any) -> Any:
+    """What equal tensors have in common; None: it has no memory that can be read."""
+    try:
+        return tuple(tensor.shape), tensor.dtype, _sonde.hash_of(tensor)
+    except Exception:
         return None
-    return tokens.tolist()
 
 
-def _shift(labels: list[int], rows: list[list[int]]) -> tuple[int, int] | None:
-    """Of labels that are the tokens of an input: 0, at the same places, or 1, the ones after
-    them, and along which dimension. None: they are no such, or both."""
-    batch, length = len(rows), len(rows[0])
-    flat = [token for row in rows for token in row]
-    last, first = [row[:-1] for row in rows], [row[1:] for row in rows]
-    if len(labels) == len(flat):
-        of = [labels[i:i + length] for i in range(0, len(labels), length)]
-        ways = {(0, 1): (of, rows), (1, 1): ([row[:-1] for row in of], first),
-                (1, 0): (of[:-1], rows[1:])}
-    elif len(labels) == batch * (length - 1):
-        of = [labels[i:i + length - 1] for i in range(0, len(labels), length - 1)]
-        ways = {(0, 1): (of, last), (1, 1): (of, first)}
-    else:
+class Repeats:
+    """Steps in a row at which a tensor had the same bits, of those that are looked at."""
+
+    def __init__(self) -> None:
+        self.step, self.last = -2, None
+        self.count: int | None = None  # None: it is not known
+        self.runs: list[int] = []  # equal steps in a row that came to an end, the last ones
+
+    def see(self, step: int, tensor: Any) -> None:
+        if step == self.step:
+            return  # the first of the step counts
+        now = _hash(tensor)
+        follows = step == self.step + 1 and self.last is not None
+        if now is None:
+            self.count = None
+        elif follows and now == self.last:
+            self.count = (self.count or 0) + 1
+        else:
+            self.runs = [*self.runs[-3:], (self.count or 0) + 1] if follows else []
+            self.count = 0 if follows else None
+        self.step, self.last = step, now
+
+    def by_workers(self, workers: int) -> bool:
+        """Whether each batch came as often in a row as there are workers."""
+        return workers > 1 and len(self.runs) == 4 and \
+            all(run == workers for run in self.runs[1:])
+
+
+_SHIFTS = 4  # places by which targets are looked for ahead of inputs
+_PLACES = 8  # that must agree, and not all with one token
+
+
+def shift_of(inputs: Any, targets: Any) -> int | None:
+    """By how many places integer targets are ahead of integer inputs [N, T]; None: they do not
+    follow from them. Targets below 0 count as left out; targets may be shorter than inputs."""
+    if inputs.dim() != 2 or targets.dim() not in (1, 2) or not 0 < inputs.numel() <= _LISTED or \
+            targets.numel() % inputs.shape[0] or targets.numel() > inputs.numel():
         return None
-    found = [way for way, (some, others) in ways.items() if _agree(some, others)]
-    return found[0] if len(found) == 1 else None
-
-
-def _agree(labels: list[list[int]], tokens: list[list[int]]) -> bool:
-    """Whether labels are tokens, but for some that are to be ignored."""
-    pairs = [(a, b) for some, others in zip(labels, tokens) for a, b in zip(some, others) if a >= 0]
-    return len(pairs) >= 16 and 2 * len(pairs) > sum(map(len, labels)) and \
-        all(a == b for a, b in pairs) and len({a for a, _ in pairs}) > 1
+    rows, width = inputs.tolist(), targets.numel() // inputs.shape[0]
+    flat = targets.reshape(-1).tolist()
+    wanted = [flat[i * width:(i + 1) * width] for i in range(len(rows))]
+    for shift in range(_SHIFTS + 1):
+        pairs = [(goal, row[j + shift]) for row, goals in zip(rows, wanted)
+                 for j, goal in enumerate(goals) if goal >= 0 and j + shift < len(row)]
+        if len(pairs) >= _PLACES and all(a == b for a, b in pairs) and \
+                len({a for a, _ in pairs}) > 1:
+            return shift
+    return None
 
 
 def left(optimizers: list[Any]) -> int | None:
@@ -85,9 +110,25 @@ class Facts:
     def __init__(self) -> None:
         self.last_label = -math.inf
         self.sorted = True
+        self.inputs, self.labels = Repeats(), Repeats()
+        self.workers = 0  # of the loader of the last batch
 
-    def of_labels(self, labels: Any, tokens: dict[str, list[list[int]]]) -> dict[str, Any]:
-        """tokens: the inputs of the model that are tokens, by name."""
+    def see(self, repeats: Repeats, step: int, tensor: Any) -> bool:
+        """Shows the first input or the labels of a step. True: the next step tells more."""
+        before = self.inputs.by_workers(self.workers)
+        repeats.see(step, tensor)
+        return repeats.count == 2 or (self.inputs.by_workers(self.workers) and not before)
+
+    def of_repeats(self) -> dict[str, Any]:
+        """One or two steps alike are no fact yet."""
+        rows = ("input_repeats", self.inputs.count), ("label_repeats", self.labels.count)
+        found: dict[str, Any] = {name: count for name, count in rows
+                                 if count is not None and count not in (1, 2)}
+        if self.inputs.by_workers(self.workers):
+            found["workers_repeat"] = True
+        return found
+
+    def of_labels(self, labels: Any) -> dict[str, Any]:
         found: dict[str, Any] = {"labels_dtype": str(labels.dtype).removeprefix("torch.")}
         ends = _range(labels)
         if ends is None:
@@ -100,11 +141,6 @@ class Facts:
                 all(a <= b for a, b in zip(numbers, numbers[1:]))
             self.last_label = numbers[-1]
             found["labels_sorted"] = self.sorted
-            for name, rows in tokens.items():
-                way = _shift(numbers, rows)
-                if way is not None:
-                    found |= {"labels_shift": way[0], "labels_along": way[1],
-                              "labels_source": name}
         return found
 
     def of_targets(self, targets: Any) -> dict[str, Any]:

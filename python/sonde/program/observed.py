@@ -43,6 +43,7 @@ class Observed:
             weakref.WeakKeyDictionary()
         self.counts: dict[tuple[str, str], int] = {}  # activations in this pass
         self.activations = ACTIVATIONS
+        self.always = hooks.watch.every["activations"] > 0  # as often as the program says
 
     def restart(self) -> None:
         """A forward pass begins."""
@@ -68,6 +69,8 @@ class Observed:
         self._see(f"{name}/predictions", "output", predictions, "", FORWARD)
         kind = "targets" if targets.is_floating_point() else "labels"
         self._see(f"{name}/{kind}", "input", targets, "", 0)
+        if not number and kind == "labels":
+            self.hooks.programs.see(targets, True)
         if not training and result is not None and result.dim() == 0:
             self._see_evaluated(name, result.detach())
 
@@ -78,7 +81,7 @@ class Observed:
             watch._losses[name] = watch._declare(name, "loss", loss, "", "", FORWARD)
         if name not in self.slots:
             self.slots[name] = watch._losses[name]
-            self.hooks.core.look_for(self.slots[name], True)
+            self.hooks.core.look_for(self.slots[name], True, self.always)
         self.hooks.core.see(watch._losses[name], loss)
 
     def activation(self, function: Any, name: str, op: str, result: Any) -> str:
@@ -101,7 +104,7 @@ class Observed:
                 self.hooks.watch._declare(name, role, tensor, module, op, when)
             self.slots[name] = slot
             if slot >= 0:
-                self.hooks.core.look_for(slot, False)
+                self.hooks.core.look_for(slot, False, self.always)
         if slot >= 0:
             self.hooks.core.see(slot, tensor.detach())
 

@@ -101,15 +101,19 @@ static bool any_marked(const bool *marks, const int *values, size_t count)
     return false;
 }
 
-void sonde__builtin_walk_above(const sonde_program *program, bool *marks)
+void sonde__builtin_walk_above(const sonde_program *program, bool *marks,
+                               bool by_gradient)
 {
     for (size_t i = program->node_count; i-- > 0;) {
         const sonde_program_node *node = &program->nodes[i];
 
         if (any_marked(marks, node->outputs, node->output_count)) {
             for (size_t k = 0; k < node->input_count; k++) {
-                if (node->inputs[k] >= 0) {
-                    marks[node->inputs[k]] = true;
+                const int value = node->inputs[k];
+
+                if (value >= 0) {
+                    marks[value] = marks[value] || !by_gradient ||
+                                   program->values[value].requires_grad;
                 }
             }
         }

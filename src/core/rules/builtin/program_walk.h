@@ -11,6 +11,7 @@
  *     program_softmax.c     SoftmaxMisuse: what a loss gets
  *     program_broadcast.c   LossBroadcast: shapes
  *     program_modes.c       TrainEvalMode, EvalNondeterminism: modes
+ *     program_free_losses.c rules on losses: whether these need not fall
  */
 #ifndef SONDE_RULES_BUILTIN_PROGRAM_WALK_H
 #define SONDE_RULES_BUILTIN_PROGRAM_WALK_H
@@ -55,9 +56,10 @@ int sonde__builtin_walk_dim(const sonde_program_node *node, int rank);
 
 /* A byte a value; free with sonde__free. NULL: memory ran out, and the rule has failed. */
 bool *sonde__builtin_walk_marks(sonde_rule_run *run, const sonde_program *program);
-/* Marks all values that marked ones are made of. */
-void sonde__builtin_walk_above(const sonde_program *program, bool *marks);
-/* Marks all values that are made of marked ones; by_gradient: as far as gradients flow. */
+/* Marks all values that marked ones are made of, or that are made of marked ones;
+ * by_gradient: as far as gradients flow. */
+void sonde__builtin_walk_above(const sonde_program *program, bool *marks,
+                               bool by_gradient);
 void sonde__builtin_walk_below(const sonde_program *program, bool *marks,
                                bool by_gradient);
 /* Marks what backward is called on, or, if it is not called, the losses that need
@@ -100,6 +102,7 @@ const char *sonde__builtin_walk_tensor(const sonde_program *program, int value,
 void sonde__builtin_softmax_program(sonde_rule_run *run, const sonde_program *program);
 void sonde__builtin_broadcast_program(sonde_rule_run *run, const sonde_program *program);
 void sonde__builtin_mode_program(sonde_rule_run *run, const sonde_program *program);
+void sonde__builtin_free_losses(sonde_rule_run *run, const sonde_program *program);
 void sonde__builtin_eval_program(sonde_rule_run *run, const sonde_program *program);
 
 #endif

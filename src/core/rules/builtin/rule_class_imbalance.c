@@ -21,12 +21,16 @@
  * words), and the loss may weight classes. A misclassified class is a note if it has fewer
  * than a third of the samples of an even share. With smdebug, both are warnings.
  *
+ * Actions and what players tell apart are no classes: nothing is judged if the program shows
+ * or declares that losses need not fall.
+ *
  * Labels are the tensors that labels_regex selects, else an integer input. Predictions
  * are those that predictions_regex selects, else the input of the loss. In tensors of
  * several dimensions the class is the index of the largest score along the second one.
  * Evidence: raw values; labels at every step.
  */
 #include "rules/builtin/builtin.h"
+#include "rules/builtin/program_walk.h"
 #include "rules/builtin/labels.h"
 #include "rules/builtin/program_walk.h"
 
@@ -310,6 +314,11 @@ static void judge_order(sonde_rule_run *run)
 static void step(sonde_rule_run *run)
 {
     imbalance *state = sonde_rule_state(run);
+
+    if (!state->smdebug && sonde__rule_loss_may_rise(run)) {
+        state->labels.count = state->guesses.count = 0;
+        return;
+    }
     const bool pairs = state->labels.count == state->guesses.count;
 
     for (size_t i = 0; i < state->labels.count; i++) {
@@ -361,6 +370,7 @@ const sonde_rule sonde__builtin_class_imbalance = {
     .init = init,
     .wants = sonde__builtin_wants_classes,
     .observe = observe,
+    .program = sonde__builtin_free_losses,
     .step = step,
     .destroy = destroy,
 };

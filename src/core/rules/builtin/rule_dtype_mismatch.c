@@ -225,7 +225,7 @@ static void judge(sonde_rule_run *run, const sonde_program *program)
     }
     bool *marks = sonde__builtin_walk_marks(run, program);
     if (marks != NULL && sonde__builtin_walk_objectives(program, marks)) {
-        sonde__builtin_walk_above(program, marks);
+        sonde__builtin_walk_above(program, marks, true);
         judge_unscaled(run, program, marks);
         judge_single(run, program, marks);
     }

@@ -3,7 +3,7 @@
  *
  * Judged is the first loss of the program of a training step, if its labels are the tokens
  * of an input of the model: by the facts of the program, which compare their elements
- * (labels_shift ...), or by the operations that make both of one value. A path leads from
+ * (labels_shift), or by the operations that make both of one value. A path leads from
  * the embeddings of these tokens through operations that keep the positions to the scores.
  * Fires when
  *     same      the labels are the tokens at the same positions. An error if attention is
@@ -116,23 +116,29 @@ static bool find_by_graph(leak *found)
     return false;
 }
 
-/* By the facts. */
+/* By the facts, which compare the labels with the first input, (batch, length). */
 static bool find_by_facts(leak *found)
 {
     const sonde_program *program = found->program;
     const double shift =
         sonde_attribute_number(program->facts, "labels_shift", (double)NAN);
-    const int along = (int)sonde_attribute_number(program->facts, "labels_along", 1.0);
-    const int source = sonde_program_find(
-        program, sonde_attribute_text(program->facts, "labels_source"));
+    const sonde_program_value *labels = &program->values[found->loss->targets];
+    const int source = sonde_program_find(program, "input_ids");
+    int64_t count = 1;
 
-    if (!isfinite(shift) || source < 0 || program->values[source].rank != 2 ||
-        along < 0 || along > 1) {
+    if (!isfinite(shift) || source < 0 || program->values[source].rank != 2) {
         return false;
+    }
+    const int64_t *tokens = program->values[source].shape;
+    for (int d = 0; d < labels->rank; d++) {
+        count *= labels->shape[d];
+    }
+    if (count + tokens[0] < tokens[0] * tokens[1]) {
+        return false; /* labels of a few positions alone */
     }
     found->source = origin(program, source);
     found->shifted = shift > 0.0;
-    found->length = program->values[source].shape[along];
+    found->length = tokens[1];
     return true;
 }
 
