@@ -378,6 +378,24 @@ def all_data_at_each_step():
 
 
 @program
+def the_first_batch_alone():
+    for shuffle in (False, True):
+        torch.manual_seed(0)
+        loader = loader_of(*clusters(), shuffle=shuffle)
+        optimizer, watch = start(net := Net())
+        for _ in range(60):
+            x, y = next(iter(loader))  # LINE anew
+            optimizer.zero_grad()
+            F.cross_entropy(net(x), y).backward()
+            optimizer.step()
+        watch.close()
+        if shuffle:
+            healthy(watch)
+        else:
+            finds(watch, "DuplicateBatch", "anew")
+
+
+@program
 def one_class():
     torch.manual_seed(0)
     finds(train(Net(), loader_of(*clusters(classes=1)),

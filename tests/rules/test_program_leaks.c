@@ -48,8 +48,7 @@
     "'losses': [{'node': 3, 'value': 5, 'predictions': 3, 'targets': 4, 'backward': 0}]," \
     "'events': [{'event': 'backward', 'value': 5, 'place': [0, 21]}]"
 #define EMBEDS NODE("embedding", "[0, 1]", "[2]", 10)
-#define FACTS(shift)                                                                     \
-    "'labels_shift': " #shift
+#define FACTS(shift) "'labels_shift': " #shift
 /* One operation in the middle. */
 #define MODEL(shift, middle) PROGRAM_OF(FACTS(shift), EMBEDS, middle)
 

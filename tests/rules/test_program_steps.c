@@ -67,6 +67,12 @@
 #define ORDER(events) ORDER_OF("{'kind': 'SGD'}", "cross_entropy", events)
 #define SGD_AND_ADAM "{'kind': 'SGD'}, {'kind': 'Adam'}"
 
+/* The batch of a loader with two workers. */
+#define LOADED(first, batches, facts)                                                    \
+    "'mode': 'train', 'facts': {" facts "}, 'events': [{'event': 'batch',"               \
+    " 'attributes': {'first': " first ", 'batches': " batches ", 'num_workers': 2},"     \
+    " 'place': [0, 3]}]"
+
 static void put_loss(stream *s, int step)
 {
     (void)step;
@@ -444,6 +450,41 @@ static const program_case cases[] = {
      "gradient gradient/w 2 2",
      put_first_gradient,
      .outcome = CLEAN},
+
+    {"the first batch of a loader at each step",
+     "DuplicateBatch",
+     {LOADED("true", "20", ""), LOADED("true", "20", "'input_min': 1"),
+      LOADED("true", "20", "'input_repeats': 2")},
+     "input input 8 8",
+     put_loss,
+     .outcome = FAILED,
+     .about = "input",
+     .line = 3,
+     .message = "begins again at each step at train.py:3, and gives the first of its 20 "
+                "batches"},
+    {"an epoch of one batch",
+     "DuplicateBatch",
+     {LOADED("true", "1", ""), LOADED("true", "1", "'input_min': 1"),
+      LOADED("true", "1", "'input_repeats': 2")},
+     "input input 8 8",
+     put_loss,
+     .outcome = CLEAN},
+    {"an equal batch within an epoch",
+     "DuplicateBatch",
+     {LOADED("true", "20", ""), LOADED("false", "20", ""),
+      LOADED("false", "20", "'input_repeats': 2")},
+     "input input 8 8",
+     put_loss,
+     .outcome = CLEAN},
+    {"workers that give the same",
+     "DuplicateBatch",
+     {LOADED("false", "20", "'workers_repeat': true")},
+     "input input 8 8",
+     put_loss,
+     .outcome = FAILED,
+     .about = "input",
+     .line = 3,
+     .message = "Each batch comes 2 times in a row, once from each worker"},
 
     {"layers in a list",
      "FrozenParameter",
