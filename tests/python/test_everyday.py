@@ -197,6 +197,53 @@ def dead_units():
     finds(watch, "DeadRelu", "second")
 
 
+class Tokens(nn.Module):
+    """A language model of one layer."""
+    def __init__(self, causal=True):
+        super().__init__()
+        self.embed, self.place = nn.Embedding(11, 24), nn.Embedding(12, 24)
+        self.project, self.out = nn.Linear(24, 72), nn.Linear(24, 11)
+        self.causal = causal
+
+    def forward(self, x):
+        h = self.embed(x) + self.place(torch.arange(x.shape[1]))
+        q, k, v = self.project(h)[:, None].chunk(3, -1)
+        h = h + F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)[:, 0]  # LINE looks
+        return self.out(h)
+
+
+@program
+def answers_in_the_input():
+    def compare(out, y):
+        return F.cross_entropy(out.flatten(0, 1), y.flatten())  # LINE copies
+
+    first = torch.randint(11, (SAMPLES, 2), generator=torch.Generator().manual_seed(2))
+    x = (first[:, :1] + torch.arange(13) * (1 + first[:, 1:] % 3)) % 11
+    for causal, y, rule, mark in ((True, x[:, :-1], "TargetLeak", "copies"),
+                                  (False, x[:, 1:], "TargetLeak", "looks")):
+        torch.manual_seed(0)
+        finds(train(Tokens(causal), loader_of(x[:, :-1], y), compare), rule, mark)
+    torch.manual_seed(0)
+    healthy(train(Tokens(), loader_of(x[:, :-1], x[:, 1:]), compare))
+
+    def masked(net):
+        """A masked language model."""
+        optimizer, watch = start(net)
+        for _ in range(EPOCHS):
+            for x in x_loader:
+                hidden = torch.rand(x.shape) < 0.25
+                loss = compare(net(x.masked_fill(hidden, 0)), x.masked_fill(~hidden, -100))
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        watch.close()
+        return watch
+
+    x_loader = DataLoader(x[:, :-1], batch_size=32, shuffle=True)
+    torch.manual_seed(0)
+    healthy(masked(Tokens(False)))
+
+
 @program
 def layers_in_a_list():
     class Listed(nn.Module):
@@ -296,6 +343,28 @@ def batches_that_add_up():
 
 
 @program
+def half_precision():
+    def half(dtype, scaled):
+        torch.manual_seed(0)
+        optimizer, watch = start(net := Net())
+        scaler = torch.amp.GradScaler("cpu", init_scale=256.0, enabled=scaled)
+        for _ in range(EPOCHS):
+            for x, y in loader_of(*clusters()):
+                optimizer.zero_grad()
+                with torch.autocast("cpu", dtype=dtype):
+                    loss = F.cross_entropy(net(x), y)
+                scaler.scale(loss).backward()  # LINE unscaled
+                scaler.step(optimizer)
+                scaler.update()
+        watch.close()
+        return watch
+
+    finds(half(torch.float16, False), "DtypeMismatch", "unscaled", "warning")
+    healthy(half(torch.float16, True))
+    healthy(half(torch.bfloat16, False))
+
+
+@program
 def all_data_at_each_step():
     torch.manual_seed(0)
     x, y = clusters()
@@ -306,6 +375,24 @@ def all_data_at_each_step():
         optimizer.step()
     watch.close()
     healthy(watch)
+
+
+@program
+def the_first_batch_alone():
+    for shuffle in (False, True):
+        torch.manual_seed(0)
+        loader = loader_of(*clusters(), shuffle=shuffle)
+        optimizer, watch = start(net := Net())
+        for _ in range(60):
+            x, y = next(iter(loader))  # LINE anew
+            optimizer.zero_grad()
+            F.cross_entropy(net(x), y).backward()
+            optimizer.step()
+        watch.close()
+        if shuffle:
+            healthy(watch)
+        else:
+            finds(watch, "DuplicateBatch", "anew")
 
 
 @program

@@ -67,6 +67,12 @@
 #define ORDER(events) ORDER_OF("{'kind': 'SGD'}", "cross_entropy", events)
 #define SGD_AND_ADAM "{'kind': 'SGD'}, {'kind': 'Adam'}"
 
+/* The batch of a loader with two workers. */
+#define LOADED(first, batches, facts)                                                    \
+    "'mode': 'train', 'facts': {" facts "}, 'events': [{'event': 'batch',"               \
+    " 'attributes': {'first': " first ", 'batches': " batches ", 'num_workers': 2},"     \
+    " 'place': [0, 3]}]"
+
 static void put_loss(stream *s, int step)
 {
     (void)step;
@@ -112,6 +118,12 @@ static void put_first_gradient(stream *s, int step)
     " 'requires_grad': true, 'used': true" first "},"                                    \
     "{'name': 'b.weight', 'module': 2, 'count': 8, 'requires_grad': true" second "}],"   \
     "'optimizers': [{'kind': 'SGD', 'name': 'optimizer'}], 'events': [" events "]"
+/* a.weight needs no gradient. */
+#define PARAMETERS_ALONE(first)                                                          \
+    "'mode': 'train', 'parameters': [{'name': 'a.weight', 'count': 20, " first "},"      \
+    "{'name': 'b.weight', 'count': 8, 'requires_grad': true, 'optimizer': 0,"            \
+    " 'used': true, 'reached': true}],"                                                  \
+    "'optimizers': [{'kind': 'SGD', 'name': 'optimizer'}]"
 #define HELD ", 'optimizer': 0"
 #define REACHED ", 'reached': true"
 #define USED ", 'used': true"
@@ -154,6 +166,14 @@ static void first_alone(stream *s, int step)
 static void neither(stream *s, int step)
 {
     move(s, step, false, false);
+}
+
+/* a.weight rests and has no gradient. */
+static void only_second(stream *s, int step)
+{
+    stream_put_all(s, 0, 1.0F);
+    stream_put_all(s, 1, (float)(step + 2));
+    stream_put_all(s, 3, 0.5F);
 }
 
 static const program_case cases[] = {
@@ -347,6 +367,10 @@ static const program_case cases[] = {
      "StepOrder",
      {ORDER_OF("{'kind': 'SGD'}", "div", BACK(5) "," BACK(5) "," STEP(7))},
      .outcome = CLEAN},
+    {"two batches, cleared between",
+     "StepOrder",
+     {ORDER(BACK(5) ", {'event': 'zero_grad', 'place': [0, 4]}," BACK(5) "," STEP(7))},
+     .outcome = CLEAN},
     {"two batches for a step of Adam",
      "StepOrder",
      {ORDER_OF("{'kind': 'Adam'}", "cross_entropy", BACK(5) "," BACK(5) "," STEP(7))},
@@ -427,6 +451,41 @@ static const program_case cases[] = {
      put_first_gradient,
      .outcome = CLEAN},
 
+    {"the first batch of a loader at each step",
+     "DuplicateBatch",
+     {LOADED("true", "20", ""), LOADED("true", "20", "'input_min': 1"),
+      LOADED("true", "20", "'input_repeats': 2")},
+     "input input 8 8",
+     put_loss,
+     .outcome = FAILED,
+     .about = "input",
+     .line = 3,
+     .message = "begins again at each step at train.py:3, and gives the first of its 20 "
+                "batches"},
+    {"an epoch of one batch",
+     "DuplicateBatch",
+     {LOADED("true", "1", ""), LOADED("true", "1", "'input_min': 1"),
+      LOADED("true", "1", "'input_repeats': 2")},
+     "input input 8 8",
+     put_loss,
+     .outcome = CLEAN},
+    {"an equal batch within an epoch",
+     "DuplicateBatch",
+     {LOADED("true", "20", ""), LOADED("false", "20", ""),
+      LOADED("false", "20", "'input_repeats': 2")},
+     "input input 8 8",
+     put_loss,
+     .outcome = CLEAN},
+    {"workers that give the same",
+     "DuplicateBatch",
+     {LOADED("false", "20", "'workers_repeat': true")},
+     "input input 8 8",
+     put_loss,
+     .outcome = FAILED,
+     .about = "input",
+     .line = 3,
+     .message = "Each batch comes 2 times in a row, once from each worker"},
+
     {"layers in a list",
      "FrozenParameter",
      {LAYERS(HELD REACHED, USED REACHED, "", "relu", ", 'requires_grad': true", TRAINED)},
@@ -495,6 +554,23 @@ static const program_case cases[] = {
      both,
      .steps = 4,
      .outcome = CLEAN},
+    {"frozen on purpose",
+     "FrozenParameter",
+     {PARAMETERS_ALONE("'optimizer': -1")},
+     WEIGHTS,
+     only_second,
+     .steps = 120,
+     .outcome = CLEAN},
+    {"frozen, and given to the optimizer",
+     "FrozenParameter",
+     {PARAMETERS_ALONE("'optimizer': 0, 'used': true")},
+     WEIGHTS,
+     only_second,
+     .steps = 120,
+     .outcome = NOTED,
+     .about = "a.weight",
+     .line = 0,
+     .message = "never had a gradient"},
     {"not used",
      "FrozenParameter",
      {LAYERS(HELD REACHED, HELD, KNOWN, "relu", ", 'requires_grad': true", TRAINED)},

@@ -34,6 +34,13 @@ def _is_compiled_somewhere() -> bool:
     return bool(counters and counters.get("frames"))
 
 
+def _length(sampler: Any) -> int | None:
+    try:
+        return len(sampler)
+    except Exception:  # it has none
+        return None
+
+
 def _loader(batches: Any) -> dict[str, Any]:
     """What a DataLoader says of how it makes batches."""
     sampler = getattr(batches, "_index_sampler", None)
@@ -41,7 +48,9 @@ def _loader(batches: Any) -> dict[str, Any]:
     found = {"num_workers": getattr(batches, "_num_workers", 0),
              "batch_size": getattr(sampler, "batch_size", None),
              "sampler": type(inner).__name__ if inner is not None else None,
-             "drop_last": getattr(batches, "_drop_last", None)}
+             "drop_last": getattr(batches, "_drop_last", None),
+             "first": getattr(batches, "_num_yielded", 0) == 1,
+             "batches": _length(sampler)}
     return {key: value for key, value in found.items() if isinstance(value, (bool, int, str))}
 
 

@@ -388,6 +388,26 @@ static void judge_unused(sonde_rule_run *run, const sonde_program *program)
     }
 }
 
+/* --- meant ---------------------------------------------------------------------------- */
+
+/* Parameters that need no gradient, and that no optimizer holds, are frozen on purpose. */
+static void excuse(sonde_rule_run *run, const sonde_program *program)
+{
+    size_t hint = 0;
+
+    for (size_t i = 0; i < program->parameter_count; i++) {
+        const sonde_program_parameter *parameter = &program->parameters[i];
+        sonde__builtin_frozen_memory *memory =
+            parameter->requires_grad || parameter->optimizer >= 0
+                ? NULL
+                : memory_of(run, parameter->name, &hint);
+
+        if (memory != NULL) {
+            memory->told = true;
+        }
+    }
+}
+
 void sonde__builtin_frozen_judge_program(sonde_rule_run *run)
 {
     sonde__builtin_frozen *state = sonde_rule_state(run);
@@ -396,7 +416,9 @@ void sonde__builtin_frozen_judge_program(sonde_rule_run *run)
     if (program == NULL || state->looks >= UNUSED) {
         return;
     }
-    state->looks++;
+    if (state->looks++ == 0) {
+        excuse(run, program);
+    }
     for (int i = 0; (size_t)i < program->optimizer_count && state->looks == 1; i++) {
         judge_optimizer(run, program, i);
     }

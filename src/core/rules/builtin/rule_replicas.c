@@ -2,6 +2,7 @@
  * rule_replicas.c - rules about equal tensors: batches that repeat, replicas that part.
  */
 #include "rules/builtin/builtin.h"
+#include "rules/builtin/program_walk.h"
 #include "rules/context.h"
 
 #include <stdio.h>
@@ -49,6 +50,10 @@ static void report_replicas(sonde_rule_run *run, const sonde_rule_tensor *t, int
  *                of few bits, and the first EARLY batches count as equal once more than
  *                they were: a name drawn from a small data set.
  *
+ * The program of a step tells more: a loader with several batches that begins anew at each
+ * step, and gives the same batch, of the first steps; and batches that come as often in a row
+ * as the loader has workers, by the fact workers_repeat.
+ *
  * Some programs use each batch several times on purpose (several updates for a rollout of
  * a policy, data that are loaded slowly): a note, as long as a batch is not repeated more
  * often than the first one of the run was. Evidence: hashes of inputs at both steps, else
@@ -82,6 +87,10 @@ typedef struct duplicate_memory {
     int other;   /* a replica with the same value at this step, or -1 */
     bool parted; /* at this step, replicas differ */
 } duplicate_memory;
+
+typedef struct duplicate {
+    int restarts; /* programs in a row whose loader has just begun */
+} duplicate;
 
 #define BATCH_PAIRS SONDE__WHEN(.first = 50, .every = 20, .row = 2, .row_every = 20)
 static const sonde_rule_need duplicate_needs[] = {
@@ -299,6 +308,56 @@ static void step(sonde_rule_run *run)
     judge_replicas(run);
 }
 
+/* --- by the program */
+
+/* A loader that begins again at each step. */
+static void judge_restarts(sonde_rule_run *run, const sonde_program *program,
+                           const sonde_program_event *batch)
+{
+    const double repeats = sonde_attribute_number(program->facts, "input_repeats", 0.0);
+    const double count = sonde_attribute_number(batch->attributes, "batches", 0.0);
+    duplicate *state = sonde_rule_state(run);
+
+    state->restarts =
+        sonde_attribute_number(batch->attributes, "first", 0.0) > 0.0 && count > 1.0
+            ? state->restarts + 1
+            : 0;
+    if (state->restarts >= 2 && repeats >= 2.0 &&
+        sonde_rule_found_at(run, "input", batch->place, SONDE_SEVERITY_ERROR, "repeats",
+                            repeats, 0.0)) {
+        sonde__builtin_text line;
+
+        sonde_rule_say(
+            run, "Iterate over the loader: for x, y in loader.",
+            "The loader begins again at each step%s, and gives the first of its "
+            "%.0f batches each time.",
+            sonde__builtin_walk_line(program, batch->place, &line), count);
+    }
+}
+
+static void duplicate_program(sonde_rule_run *run, const sonde_program *program)
+{
+    const sonde_program_event *batch =
+        sonde__builtin_walk_event(program, 0, SONDE_EVENT_BATCH);
+
+    if (!sonde__builtin_walk_trains(program) || batch == NULL) {
+        return;
+    }
+    judge_restarts(run, program, batch);
+    if (sonde_attribute_number(program->facts, "workers_repeat", 0.0) > 0.0 &&
+        sonde_rule_found_at(run, "input", batch->place, SONDE_SEVERITY_ERROR, "workers",
+                            sonde_attribute_number(batch->attributes, "num_workers", 0.0),
+                            1.0)) {
+        sonde_rule_say(
+            run,
+            "Seed the generators of NumPy and the like by worker_init_fn, and split the "
+            "data of an IterableDataset by get_worker_info().",
+            "Each batch comes %.0f times in a row, once from each worker of the loader: they "
+            "read the same data, or draw the same random numbers.",
+            sonde_attribute_number(batch->attributes, "num_workers", 0.0));
+    }
+}
+
 const sonde_rule sonde__builtin_duplicate_batch = {
     .abi = SONDE_RULE_ABI,
     .name = "DuplicateBatch",
@@ -306,14 +365,17 @@ const sonde_rule sonde__builtin_duplicate_batch = {
     .condition =
         "An input that has changed before equals that of the previous training step or of another replica, and chance does not explain it. "
         "Chance explains an input whose elements are all 0, or that was often the same at earlier steps. It also explains an input if another input differs, unless only this one is repeated often: then the finding is a note. "
-        "The finding is also a note if a batch is repeated no more often than the first batch of the run.",
+        "The finding is also a note if a batch is repeated no more often than the first batch of the run. "
+        "By the program: a loader begins again at each step and gives the same batch, or each of its workers gives the same batches.",
     .advice = "Check the loader: shuffling, the seeds of its workers, and sharding.",
     SONDE_RULE_NEEDS(duplicate_needs),
     .modes = SONDE__TRAIN,
+    .state_size = sizeof(duplicate),
     .tensor_size = sizeof(duplicate_memory),
     .wants = duplicate_wants,
     .observe = duplicate_observe,
     .step = step,
+    .program = duplicate_program,
 };
 
 /* --- ReplicaDivergence ------------------------------------------------------------- */

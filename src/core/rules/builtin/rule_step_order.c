@@ -280,6 +280,9 @@ static void judge_accumulation(sonde_rule_run *run, const sonde_program *program
     for (size_t i = 0; i < program->event_count; i++) {
         const sonde_program_event *event = &program->events[i];
 
+        if (event->kind == SONDE_EVENT_ZERO_GRAD && count > 0) {
+            return; /* by an optimizer that the watch does not know */
+        }
         if (event->kind != SONDE_EVENT_BACKWARD) {
             continue;
         }
