@@ -224,6 +224,9 @@ typedef struct sonde_verdict {
     uint64_t steps;                            /* with evidence */
     int64_t first_step, last_step;             /* global, that the rules were shown */
     char lacked[256]; /* what most rules without data lacked: "no labels, no images" */
+    /* Why losses are not judged by whether they fall, as a clause ("they are of several
+     * players"), a constant; "": they are. */
+    const char *free_losses;
 } sonde_verdict;
 
 /* Zeros for NULL. Cost: a pass over rules and findings. */
@@ -235,6 +238,10 @@ SONDE_API size_t sonde_verdict_text(const sonde_verdict *verdict, char *buf, siz
 /* When a finding began, in the same way: "training step 105 (step 305)"; "step 305" where
  * the two are the same, and in programs without modes. */
 SONDE_API size_t sonde_finding_when(const sonde_finding *finding, char *buf, size_t size);
+/* The line of a finding as it is written after its tensor: " (train.py:41)"; "" if it is
+ * unknown. Returns buf. */
+SONDE_API const char *sonde_finding_where(const sonde_finding *finding, char *buf,
+                                          size_t size);
 
 /* --- when rules look ---------------------------------------------------------------- */
 

@@ -203,6 +203,65 @@ static void a_nan_that_has_gone_is_no_cause(void **state)
     stream_close(&s);
 }
 
+/* Of gradients that are 0 from the start, the others follow from the one nearest to the
+ * loss. */
+static void gradients_of_0_have_one_cause(void **state)
+{
+    uint32_t ids[3];
+    stream s;
+
+    (void)state;
+    stream_open(&s, "VanishingGradient");
+    for (int i = 0; i < 3; i++) {
+        char name[32];
+
+        (void)snprintf(name, sizeof name, "gradient/fc%d.weight", i);
+        ids[i] = stream_declare(&s, name, SONDE_ROLE_GRADIENT, 4, 4);
+    }
+    stream_begin(&s);
+    for (int step = 0; step < 2 * STEPS; step++) {
+        for (int i = 0; i < 3; i++) {
+            stream_put_all(&s, ids[i], i < 2 ? 0.0F : 0.5F);
+        }
+        stream_end(&s);
+    }
+    sonde_rules_finish(s.rules);
+    const sonde_finding *root = stream_found(&s, "gradient/fc1.weight");
+    const sonde_finding *other = stream_found(&s, "gradient/fc0.weight");
+    assert_non_null(root);
+    assert_non_null(other);
+    assert_int_equal(root->because_of, 0);
+    assert_int_equal(other->because_of, root->id);
+    stream_close(&s);
+}
+
+/* A spike of the gradient follows from a huge parameter of its step. */
+static void a_huge_parameter_comes_before_its_spike(void **state)
+{
+    sonde_diag diag = {0};
+    uint32_t weight = 0, gradient = 0;
+    stream s;
+
+    (void)state;
+    stream_open(&s, "GradientSpike");
+    assert_int_equal(sonde_rules_add(s.rules, "ExplodingTensor", &diag), SONDE_OK);
+    weight = stream_declare(&s, "fc.weight", SONDE_ROLE_WEIGHT, 4, 4);
+    gradient = stream_declare(&s, "gradient/fc.weight", SONDE_ROLE_GRADIENT, 4, 4);
+    stream_begin(&s);
+    for (int step = 0; step < 60; step++) {
+        stream_put_all(&s, weight, step < 50 ? 0.5F : 1e37F);
+        stream_put_all(&s, gradient,
+                       step < 50 ? 0.1F + 0.001F * (float)(step % 7) : 1e9F);
+        stream_end(&s);
+    }
+    sonde_rules_finish(s.rules);
+    const sonde_verdict verdict = sonde_rules_verdict(s.rules);
+    assert_string_equal(verdict.headline->rule, "ExplodingTensor");
+    assert_true(verdict.after >= 1);
+    assert_int_equal(verdict.others[SONDE_SEVERITY_ERROR], 0);
+    stream_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -212,6 +271,8 @@ int main(void)
         cmocka_unit_test(what_follows_comes_after_its_cause),
         cmocka_unit_test(findings_name_the_source_of_a_nan),
         cmocka_unit_test(a_nan_that_has_gone_is_no_cause),
+        cmocka_unit_test(gradients_of_0_have_one_cause),
+        cmocka_unit_test(a_huge_parameter_comes_before_its_spike),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

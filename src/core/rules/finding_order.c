@@ -10,7 +10,10 @@
  *     a runaway   an error of a rule that sees values grow without bound, if its rule
  *                 sees what that does (the table: GROWS, OUTGROWN). The first runaway
  *                 counts. A loss that runs away is the cause of what began before it was
- *                 recognized.
+ *                 recognized; a huge parameter that of a spike at its step.
+ *     a cut       a gradient that is exactly 0 follows from dead units, else from the first
+ *                 such gradient that was found; of those of one step, from the one nearest
+ *                 to the loss.
  */
 #include "rules/engine.h"
 #include "base/macros.h"
@@ -49,7 +52,9 @@ static const standing standings[] = {
     {"PoorWeightInitialization", CAUSE, GROWS},
     {"ReplicaDivergence", CAUSE, 0},
     {"SoftmaxMisuse", CAUSE, 0},
+    {"StepOrder", CAUSE, 0},
     {"SymmetricUnits", CAUSE, 0},
+    {"TargetMismatch", CAUSE, 0},
     {"TrainEvalMode", CAUSE, 0},
     {"UnfrozenParameter", CAUSE, 0},
     {"WeightUpdateRatio", CAUSE, GROWS | OUTGROWN},
@@ -60,7 +65,7 @@ static const standing standings[] = {
     {"VanishingGradient", BREAK, OUTGROWN},
     {"WeightJump", BREAK, GROWS | OUTGROWN},
     {"UpdateSpike", HARDWARE, OUTGROWN},
-    {"ExplodingTensor", CONSEQUENCE, OUTGROWN},
+    {"ExplodingTensor", CONSEQUENCE, GROWS | OUTGROWN},
     {"GradientSpike", EVENT, GROWS | OUTGROWN},
     {"LabelNoise", CONSEQUENCE, OUTGROWN},
     {"LossNotDecreasing", CONSEQUENCE, OUTGROWN},
@@ -149,6 +154,13 @@ static bool is_loss_sign(const sonde_finding *finding)
     return strcmp(finding->rule, "LossSign") == 0;
 }
 
+/* A parameter is huge, and finite. */
+static bool is_huge(const sonde_finding *finding)
+{
+    return strcmp(finding->rule, "ExplodingTensor") == 0 &&
+           strcmp(finding->statistic, "abs_max") == 0;
+}
+
 /* An error that says that values grow without bound, or a warning that they began so. Of
  * rules that see small values too, one above its threshold. */
 static bool is_runaway(const sonde_finding *finding)
@@ -156,10 +168,20 @@ static bool is_runaway(const sonde_finding *finding)
     return (finding->severity == SONDE_SEVERITY_ERROR || is_loud_start(finding)) &&
            finding->because_of == 0 && finding->resolved_step == 0 &&
            (standing_of(finding->rule).flags & GROWS) != 0 &&
+           (is_huge(finding) || strcmp(finding->rule, "ExplodingTensor") != 0) &&
            (is_loss_sign(finding) || finding->value > finding->threshold);
 }
 
-/* The first one by step; a loss that runs away is before all others. */
+/* Whether a runaway comes before another one: by step; a loss that runs away is before all
+ * others, and a huge parameter before a spike of its step. */
+static bool comes_before(const sonde_finding *a, const sonde_finding *b)
+{
+    return !is_loss_sign(b) &&
+           (is_loss_sign(a) || a->step < b->step ||
+            (a->step == b->step && is_huge(a) && standing_of(b->rule).rank == EVENT));
+}
+
+/* The first one. */
 static const sonde_finding *first_runaway(const sonde_rules *rules)
 {
     const sonde_finding *first = NULL;
@@ -167,9 +189,7 @@ static const sonde_finding *first_runaway(const sonde_rules *rules)
     for (size_t i = 0; i < rules->found_count; i++) {
         const sonde_finding *finding = &rules->found[i]->finding;
 
-        if (is_runaway(finding) &&
-            (first == NULL || (!is_loss_sign(first) &&
-                               (is_loss_sign(finding) || finding->step < first->step)))) {
+        if (is_runaway(finding) && (first == NULL || comes_before(finding, first))) {
             first = finding;
         }
     }
@@ -232,6 +252,54 @@ static void set_runaway(sonde_rules *rules, const sonde_finding *runaway)
     }
 }
 
+/* A gradient is exactly 0. */
+static bool is_cut(const sonde_finding *finding)
+{
+    return strcmp(finding->rule, "VanishingGradient") == 0 && finding->value == 0.0 &&
+           finding->severity != SONDE_SEVERITY_NOTE;
+}
+
+static bool is_dead(const sonde_finding *finding)
+{
+    return strcmp(finding->rule, "DeadRelu") == 0 &&
+           finding->severity != SONDE_SEVERITY_NOTE && finding->resolved_step == 0;
+}
+
+/* What cuts gradients off: see the head of this file. NULL: nothing does. */
+static const sonde_finding *find_cut(const sonde_rules *rules)
+{
+    const sonde_finding *cut = NULL;
+    bool told = false;
+
+    for (size_t i = 0; i < rules->found_count; i++) {
+        const sonde_finding *finding = &rules->found[i]->finding;
+
+        if (finding->because_of != 0) {
+            continue;
+        }
+        if (is_dead(finding)) {
+            return finding;
+        }
+        if (is_cut(finding) && (cut == NULL || (!told && finding->step == cut->step))) {
+            cut = finding;
+            told = i < rules->reported;
+        }
+    }
+    return cut;
+}
+
+static void set_cut(sonde_rules *rules, const sonde_finding *cut)
+{
+    for (size_t i = rules->reported; i < rules->found_count; i++) {
+        sonde_finding *finding = &rules->found[i]->finding;
+
+        if (finding != cut && finding->because_of == 0 && is_cut(finding) &&
+            finding->step >= cut->step) {
+            finding->because_of = cut->id;
+        }
+    }
+}
+
 void sonde__rules_set_causes(sonde_rules *rules)
 {
     const sonde_finding *runaway = first_runaway(rules), *source = source_now(rules);
@@ -241,6 +309,10 @@ void sonde__rules_set_causes(sonde_rules *rules)
     }
     if (source != NULL) {
         set_source(rules, source);
+    }
+    const sonde_finding *cut = find_cut(rules);
+    if (cut != NULL) {
+        set_cut(rules, cut);
     }
     if (rules->found_count > rules->reported + 1) {
         put_causes_first(rules);

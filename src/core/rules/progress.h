@@ -7,9 +7,10 @@
  *
  * Not every loss is meant to fall: those of two players, of policies and of bootstrapped
  * values are not. A program declares such a loss (SONDE_NOTE_FREE, the collection
- * free_losses). Else it is known by being one of several without a total or, as a fallback,
- * by the words of its name, or by inputs or layers that only such programs have (rewards; a
- * critic). It never says that training goes badly, unless it is no longer finite.
+ * free_losses), or its operations show it (program_free_losses.c). Else it is known by being
+ * one of several without a total or, as a fallback, by the words of its name, or by inputs or
+ * layers that only such programs have (rewards; a critic). It never says that training goes
+ * badly, unless it is no longer finite.
  */
 #ifndef SONDE_RULES_PROGRESS_H
 #define SONDE_RULES_PROGRESS_H
@@ -36,14 +37,15 @@ typedef struct sonde__rules_loss {
 typedef struct sonde__rules_progress {
     double recent[SONDE__RULES_KEPT]; /* a ring */
     double first[SONDE__RULES_FIRST];
-    uint64_t count;    /* finite losses taken */
-    uint64_t bad;      /* steps whose loss was not finite */
-    bool whole;        /* the losses taken are those of the objective */
-    bool parts;        /* several are seen, of which none is the objective */
-    bool free;         /* it need not fall: the program or its inputs say so */
-    bool named;        /* ... or the name of one that was seen does */
-    bool crosses;      /* it has been on both sides of 0 */
-    double lowest;     /* mean of SHORT losses in a row, of those so far */
+    uint64_t count;  /* finite losses taken */
+    uint64_t bad;    /* steps whose loss was not finite */
+    bool whole;      /* the losses taken are those of the objective */
+    bool parts;      /* several are seen, of which none is the objective */
+    bool free;       /* it need not fall: the program or its inputs say so */
+    const char *why; /* that is so, as a clause; NULL: it must fall, as far as is known */
+    bool named;      /* ... or the name of one that was seen does */
+    bool crosses;    /* it has been on both sides of 0 */
+    double lowest;   /* mean of SHORT losses in a row, of those so far */
     uint64_t relapsed; /* such means, in a row, at which half of the fall is lost */
     uint64_t bad_row;  /* steps in a row whose loss was not finite */
     sonde__rules_loss *losses; /* those of training */

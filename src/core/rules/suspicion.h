@@ -90,7 +90,13 @@ void sonde__rule_resolve(sonde_rule_run *run, const sonde_rule_tensor *t);
 bool sonde__rule_suspects(const sonde_rule_run *run, const sonde_rule_tensor *t);
 /* Whether a loss need not fall in this run, or none is the objective. */
 bool sonde__rule_loss_is_free(const sonde_rule_run *run);
-/* Whether losses are meant to fall: that, and no name of a loss says otherwise. */
+/* For sonde_rule.program: losses of this run need not fall, for a reason (a constant; NULL:
+ * that is not said; the first one counts). The program is no evidence of what the rule
+ * judges. */
+void sonde__rule_free_losses(sonde_rule_run *run, const char *why);
+/* Whether the program shows or declares that losses need not fall. */
+bool sonde__rule_loss_may_rise(const sonde_rule_run *run);
+/* Whether losses are meant to fall: none of that, and no name of a loss says otherwise. */
 bool sonde__rule_loss_falls(const sonde_rule_run *run);
 
 #endif

@@ -129,6 +129,17 @@ bool sonde__rules_add_losses(sonde_rules *rules, size_t first, size_t end)
     return true;
 }
 
+/* Losses need not fall, for a reason; NULL: that is not said. The first one counts. */
+static void free_losses(sonde_rules *rules, const char *why)
+{
+    sonde__rules_progress *progress = &rules->progress;
+
+    if (why != NULL && !progress->free) {
+        progress->free = true;
+        progress->why = why;
+    }
+}
+
 /* Whether any of the signs has a value at this step; one whose vital signs no rule needs
  * counts once it is declared. */
 static bool sees_sign(const sonde_rules *rules)
@@ -150,7 +161,9 @@ void sonde__rules_take_losses(sonde_rules *rules)
     size_t losses = 0, seen = 0;
     bool has_whole = false;
 
-    progress->free = progress->free || sees_sign(rules);
+    free_losses(rules, sees_sign(rules)
+                           ? "the program has inputs or layers of such losses"
+                           : NULL);
     for (size_t i = 0; i < progress->loss_count; i++) {
         sonde__rules_loss *loss = &progress->losses[i];
         const sonde__rule_slot *slot = &rules->slots[loss->id];
@@ -164,7 +177,7 @@ void sonde__rules_take_losses(sonde_rules *rules)
         seen += !loss->seen;
         loss->seen = true;
         progress->named = progress->named || loss->free;
-        progress->free = progress->free || loss->declared;
+        free_losses(rules, loss->declared ? "it is declared so" : NULL);
         losses++;
         sum += bad ? (double)NAN : v->mean;
         if (loss->whole) {
@@ -492,6 +505,17 @@ bool sonde__rule_loss_is_free(const sonde_rule_run *run)
     const sonde__rules_progress *progress = &run->rules->progress;
 
     return progress->free || progress->parts;
+}
+
+void sonde__rule_free_losses(sonde_rule_run *run, const char *why)
+{
+    free_losses(run->rules, why);
+    run->programs -= run->programs > 0;
+}
+
+bool sonde__rule_loss_may_rise(const sonde_rule_run *run)
+{
+    return run->rules->progress.free;
 }
 
 bool sonde__rule_loss_falls(const sonde_rule_run *run)

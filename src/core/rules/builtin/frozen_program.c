@@ -347,7 +347,7 @@ static void judge_cuts(sonde_rule_run *run, const sonde_program *program)
     bool *above = below != NULL ? sonde__builtin_walk_marks(run, program) : NULL;
 
     if (above != NULL && sonde__builtin_walk_objectives(program, above)) {
-        sonde__builtin_walk_above(program, above);
+        sonde__builtin_walk_above(program, above, false);
         judge_cut(run, program, below, above);
     }
     sonde__free(below);

@@ -130,7 +130,7 @@ void sonde__builtin_broadcast_program(sonde_rule_run *run, const sonde_program *
         sonde__free(marks);
         return;
     }
-    sonde__builtin_walk_above(program, marks);
+    sonde__builtin_walk_above(program, marks, false);
     for (size_t i = 0; i < program->node_count; i++) {
         const sonde_program_node *node = &program->nodes[i];
 

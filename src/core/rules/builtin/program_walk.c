@@ -101,15 +101,19 @@ static bool any_marked(const bool *marks, const int *values, size_t count)
     return false;
 }
 
-void sonde__builtin_walk_above(const sonde_program *program, bool *marks)
+void sonde__builtin_walk_above(const sonde_program *program, bool *marks,
+                               bool by_gradient)
 {
     for (size_t i = program->node_count; i-- > 0;) {
         const sonde_program_node *node = &program->nodes[i];
 
         if (any_marked(marks, node->outputs, node->output_count)) {
             for (size_t k = 0; k < node->input_count; k++) {
-                if (node->inputs[k] >= 0) {
-                    marks[node->inputs[k]] = true;
+                const int value = node->inputs[k];
+
+                if (value >= 0) {
+                    marks[value] = marks[value] || !by_gradient ||
+                                   program->values[value].requires_grad;
                 }
             }
         }
@@ -168,6 +172,26 @@ const sonde_program_event *sonde__builtin_walk_event(const sonde_program *progra
         }
     }
     return NULL;
+}
+
+bool sonde__builtin_walk_clears(const sonde_program *program,
+                                const sonde_program_event *event, int optimizer,
+                                bool by_model)
+{
+    return event->kind == SONDE_EVENT_ZERO_GRAD &&
+           (event->optimizer == optimizer ||
+            (event->optimizer < 0 && (by_model || program->optimizer_count == 1)));
+}
+
+bool sonde__builtin_walk_calls_back(const sonde_program *program)
+{
+    for (size_t i = 0; i < program->optimizer_count; i++) {
+        if (strcmp(program->optimizers[i].kind, "LBFGS") == 0 ||
+            strstr(program->optimizers[i].kind, "SAM") != NULL) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* --- texts -------------------------------------------------------------------------- */

@@ -11,6 +11,7 @@
  *     program_softmax.c     SoftmaxMisuse: what a loss gets
  *     program_broadcast.c   LossBroadcast: shapes
  *     program_modes.c       TrainEvalMode, EvalNondeterminism: modes
+ *     program_free_losses.c rules on losses: whether these need not fall
  */
 #ifndef SONDE_RULES_BUILTIN_PROGRAM_WALK_H
 #define SONDE_RULES_BUILTIN_PROGRAM_WALK_H
@@ -55,9 +56,10 @@ int sonde__builtin_walk_dim(const sonde_program_node *node, int rank);
 
 /* A byte a value; free with sonde__free. NULL: memory ran out, and the rule has failed. */
 bool *sonde__builtin_walk_marks(sonde_rule_run *run, const sonde_program *program);
-/* Marks all values that marked ones are made of. */
-void sonde__builtin_walk_above(const sonde_program *program, bool *marks);
-/* Marks all values that are made of marked ones; by_gradient: as far as gradients flow. */
+/* Marks all values that marked ones are made of, or that are made of marked ones;
+ * by_gradient: as far as gradients flow. */
+void sonde__builtin_walk_above(const sonde_program *program, bool *marks,
+                               bool by_gradient);
 void sonde__builtin_walk_below(const sonde_program *program, bool *marks,
                                bool by_gradient);
 /* Marks what backward is called on, or, if it is not called, the losses that need
@@ -69,6 +71,14 @@ bool sonde__builtin_walk_objectives(const sonde_program *program, bool *marks);
 /* The first event of a kind from index i on; NULL: there is none. */
 const sonde_program_event *sonde__builtin_walk_event(const sonde_program *program,
                                                      size_t i, sonde_event_kind kind);
+
+/* Whether an event clears the gradients that an optimizer steps on. by_model: also one that
+ * clears those of a model while there are several optimizers. */
+bool sonde__builtin_walk_clears(const sonde_program *program,
+                                const sonde_program_event *event, int optimizer,
+                                bool by_model);
+/* Whether an optimizer calls the program itself, as LBFGS and SAM do. */
+bool sonde__builtin_walk_calls_back(const sonde_program *program);
 
 /* --- texts -------------------------------------------------------------------------- */
 
@@ -92,6 +102,7 @@ const char *sonde__builtin_walk_tensor(const sonde_program *program, int value,
 void sonde__builtin_softmax_program(sonde_rule_run *run, const sonde_program *program);
 void sonde__builtin_broadcast_program(sonde_rule_run *run, const sonde_program *program);
 void sonde__builtin_mode_program(sonde_rule_run *run, const sonde_program *program);
+void sonde__builtin_free_losses(sonde_rule_run *run, const sonde_program *program);
 void sonde__builtin_eval_program(sonde_rule_run *run, const sonde_program *program);
 
 #endif

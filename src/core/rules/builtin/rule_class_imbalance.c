@@ -15,9 +15,14 @@
  *     order       after ORDERED steps with at least 8 labels, the entropy of the labels of
  *                 a step is on average below SORTED of that of all labels: a batch holds
  *                 hardly more than one class, so the data are not shuffled.
+ * Labels that the program makes itself are not judged for frequency where the scores are
+ * products of features, those of pairs: the right one has the same place in each row.
  * A difference in frequency is a note if several classes occur: many data have it (faults,
  * words), and the loss may weight classes. A misclassified class is a note if it has fewer
  * than a third of the samples of an even share. With smdebug, both are warnings.
+ *
+ * Actions and what players tell apart are no classes: nothing is judged if the program shows
+ * or declares that losses need not fall.
  *
  * Labels are the tensors that labels_regex selects, else an integer input. Predictions
  * are those that predictions_regex selects, else the input of the loss. In tensors of
@@ -25,7 +30,9 @@
  * Evidence: raw values; labels at every step.
  */
 #include "rules/builtin/builtin.h"
+#include "rules/builtin/program_walk.h"
 #include "rules/builtin/labels.h"
+#include "rules/builtin/program_walk.h"
 
 #include "base/macros.h"
 
@@ -117,10 +124,64 @@ static int64_t count_classes(const int64_t *count)
     return classes;
 }
 
+/* --- the program ---------------------------------------------------------------------- */
+
+/* The loss that has labels; NULL: none is known. */
+static const sonde_program_loss *find_loss(const sonde_program *program)
+{
+    for (size_t i = 0; program != NULL && i < program->loss_count; i++) {
+        const sonde_program_loss *loss = &program->losses[i];
+
+        if (loss->node >= 0 && loss->predictions >= 0 && loss->targets >= 0 &&
+            !sonde_dtype_is_float(program->values[loss->targets].dtype)) {
+            return loss;
+        }
+    }
+    return NULL;
+}
+
+/* Whether labels are places of pairs, which the program knows beforehand. */
+static bool are_places(const sonde_program *program, const sonde_program_loss *loss)
+{
+    int labels = loss->targets, scores = loss->predictions;
+    const sonde_program_node *made =
+        sonde__builtin_walk_up(program, &labels, SONDE__WALK_VIEWS " to");
+    const sonde_program_node *scored = sonde__builtin_walk_up(
+        program, &scores, SONDE__WALK_VIEWS " " SONDE__WALK_PLAIN " div mul cat");
+
+    return (made != NULL || program->values[labels].kind == SONDE_VALUE_CONSTANT) &&
+           scored != NULL && sonde__builtin_walk_is(scored->op, "matmul einsum sum");
+}
+
+/* Only one class occurs. */
+static void report_one(sonde_rule_run *run, const imbalance *state, int class)
+{
+    const sonde_program *program = sonde_rule_program(run, SONDE_MODE_TRAIN);
+    const sonde_program_loss *loss = find_loss(program);
+    sonde__builtin_text line;
+
+    if (loss == NULL) {
+        sonde__rule_report(run, NULL, SONDE__SURE(WARNING), "imbalance", (double)INFINITY,
+                           state->threshold_imbalance, NULL,
+                           "All %lld labels are of class %d: only one class occurs.",
+                           (long long)state->seen, class);
+    } else if (!are_places(program, loss) &&
+               sonde_rule_found_at(
+                   run, sonde__builtin_walk_tensor(program, loss->targets, loss->value),
+                   program->nodes[loss->node].place, SONDE_SEVERITY_WARNING, "imbalance",
+                   (double)INFINITY, state->threshold_imbalance)) {
+        sonde_rule_say(
+            run, "Shuffle the data, and check how labels are read.",
+            "All %lld labels that %s%s gets are of class %d: only one class occurs.",
+            (long long)state->seen, program->nodes[loss->node].op,
+            sonde__builtin_walk_line(program, program->nodes[loss->node].place, &line),
+            class);
+    }
+}
+
 static void judge_frequency(sonde_rule_run *run, const imbalance *state)
 {
     int most = -1, least = -1;
-    double ratio = (double)INFINITY, sure = (double)INFINITY;
     const int64_t classes = count_classes(state->count);
     const bool one = classes == 1;
 
@@ -134,20 +195,20 @@ static void judge_frequency(sonde_rule_run *run, const imbalance *state)
         (!one && !state->smdebug && state->steps > 0 && state->steps < ORDERED)) {
         return; /* or the order of the labels is judged first */
     }
-    if (!one) {
-        const double m = (double)state->count[most], l = (double)state->count[least];
-
-        ratio = m / l;
-        sure = (m - state->sure * sqrt(m)) / (l + state->sure * sqrt(l));
+    if (one) {
+        report_one(run, state, most);
+        return;
     }
+    const double m = (double)state->count[most], l = (double)state->count[least];
+    const double sure = (m - state->sure * sqrt(m)) / (l + state->sure * sqrt(l));
+
     if (sure > state->threshold_imbalance) {
-        sonde__rule_report(
-            run, NULL, one || state->smdebug ? SONDE__SURE(WARNING) : SONDE__SURE(NOTE),
-            "imbalance", ratio, state->threshold_imbalance, NULL,
-            "Of %lld labels, %lld are of class %d and %lld of class %d%s.",
-            (long long)state->seen, (long long)state->count[most], most,
-            one ? 0LL : (long long)state->count[least], one ? -1 : least,
-            one ? ": only one class occurs" : "");
+        sonde__rule_report(run, NULL,
+                           state->smdebug ? SONDE__SURE(WARNING) : SONDE__SURE(NOTE),
+                           "imbalance", m / l, state->threshold_imbalance, NULL,
+                           "Of %lld labels, %lld are of class %d and %lld of class %d.",
+                           (long long)state->seen, (long long)state->count[most], most,
+                           (long long)state->count[least], least);
     }
 }
 
@@ -253,6 +314,11 @@ static void judge_order(sonde_rule_run *run)
 static void step(sonde_rule_run *run)
 {
     imbalance *state = sonde_rule_state(run);
+
+    if (!state->smdebug && sonde__rule_loss_may_rise(run)) {
+        state->labels.count = state->guesses.count = 0;
+        return;
+    }
     const bool pairs = state->labels.count == state->guesses.count;
 
     for (size_t i = 0; i < state->labels.count; i++) {
@@ -304,6 +370,7 @@ const sonde_rule sonde__builtin_class_imbalance = {
     .init = init,
     .wants = sonde__builtin_wants_classes,
     .observe = observe,
+    .program = sonde__builtin_free_losses,
     .step = step,
     .destroy = destroy,
 };

@@ -32,11 +32,16 @@
  * targets or with a difference that is broadcast over all pairs. There the standard error
  * has to be below a tenth of H, and the mean at most a tenth above it. Targets may be
  * mostly noise: it is a note, unless the standard error is below SURE of H and the mean
- * not farther below H.
+ * not farther below H; or both hold, with PART for the mean, over LONG windows or more and
+ * MANY targets.
  *
  * Models of language learn the frequencies of words first, and stay there for a while:
  * with labels of rank 2 or more the finding is a note. A finding about one of several losses
  * is a note too: the loss of a player against another stays where neither wins.
+ *
+ * Targets that the program makes in the step (a number for each row, as contrastive losses
+ * have them) are no labels of the data: their entropy is only the start, and the finding is a
+ * note.
  *
  * A loss that is only near H for two windows gives a note about the run: see is_near.
  *
@@ -44,6 +49,7 @@
  * gradients.
  */
 #include "rules/builtin/builtin.h"
+#include "rules/builtin/program_walk.h"
 #include "rules/builtin/labels.h"
 
 #include "base/number.h"
@@ -56,11 +62,14 @@ enum {
     LABELS_REGEX = 0,
     SAMPLE = 512,
     ENOUGH = 10,
-    NEARS = 2
+    NEARS = 2,
+    LONG = 6,
+    MANY = 2000
 };
 #define NEAR 0.02
 #define AGREE 0.1
 #define SURE 0.02
+#define PART 0.03
 #define CLEARLY 2.33
 #define PRIOR 0.25
 
@@ -75,6 +84,7 @@ typedef struct noise {
     int64_t pairs;
     bool gradients;       /* any were seen */
     bool tokens;          /* labels of rank 2 or more */
+    bool made;            /* targets are made in the step */
     sonde_vitals numbers; /* all targets of a regression so far */
 } noise;
 
@@ -84,7 +94,10 @@ typedef struct tensor_memory {
     double before, error_before;  /* mean and standard error of the previous window */
     int64_t stays;                /* windows in a row */
     int64_t nears;                /* windows in a row near the level */
-    int64_t agreements;           /* steps with gradients since the last check */
+    double stay,
+        stay_sq; /* sums of the means of windows that stay, and of squared errors */
+    bool told;   /* that it stays there */
+    int64_t agreements; /* steps with gradients since the last check */
     double agreement, agreement_sq;
     float gradient[SAMPLE]; /* of a gradient: elements of the last one */
 } tensor_memory;
@@ -226,22 +239,42 @@ static bool is_near(double mean, double error, double entropy)
            mean < (1.0 + 1.5 * NEAR) * entropy + error;
 }
 
+/* Whether the loss is at the variance of numeric targets beyond doubt. */
+static bool is_sure(const noise *state, const tensor_memory *memory, double mean,
+                    double error, double level)
+{
+    const double stays = (double)memory->stays;
+
+    return (error < SURE * level && mean > (1.0 - SURE) * level) ||
+           (memory->stays >= LONG && state->numbers.count >= MANY &&
+            sqrt(memory->stay_sq) / stays < SURE * level &&
+            memory->stay / stays > (1.0 - PART) * level);
+}
+
 /* near: as is_near has it. */
 static void report(sonde_rule_run *run, const sonde_rule_tensor *t, double mean,
                    double error, double level, bool near)
 {
     const noise *state = sonde_rule_state(run);
-    const bool sure =
-        state->seen > 0 || (error < SURE * level && mean > (1.0 - SURE) * level);
-    const bool note =
-        near || state->tokens || !sure || !sonde__builtin_is_whole_loss(run, t->id);
+    tensor_memory *memory = t->memory;
+    const bool sure = state->seen > 0 || is_sure(state, memory, mean, error, level);
+    const bool note = near || state->tokens || state->made || !sure ||
+                      !sonde__builtin_is_whole_loss(run, t->id);
 
     sonde__rule_report(
         run, near ? NULL : t, note ? SONDE__SURE(NOTE) : SONDE__SURE(WARNING), "mean",
         mean, level, NULL,
-        "It stays at %.4g, which is the %s (%.4g): the network has learned only %s.",
+        "It stays at %.4g, which is the %s (%.4g): the network has learned only %s.%s",
         mean, state->seen > 0 ? "entropy of the labels" : "variance of the targets",
-        level, state->seen > 0 ? "how frequent each class is" : "their mean");
+        level, state->seen > 0 ? "how frequent each class is" : "their mean",
+        state->made
+            ? " The program makes these targets itself, as for a contrastive loss, "
+              "which may stay there for a while."
+            : "");
+    if (!near && !memory->told) {
+        memory->told = true;
+        sonde__rule_resolve(run, NULL); /* that it is near */
+    }
 }
 
 static void end_window(sonde_rule_run *run, const sonde_rule_tensor *t)
@@ -260,10 +293,13 @@ static void end_window(sonde_rule_run *run, const sonde_rule_tensor *t)
     const bool from_above = memory->before > h + 2.0 * memory->error_before && mean > h;
     const bool noise_only =
         !state->gradients || (memory->agreements > 0 && !agrees(memory));
-    const bool judged = noise_only && samples_so_far(run) >= (double)state->samples;
+    const bool judged = noise_only && samples_so_far(run) >= (double)state->samples &&
+                        !sonde__rule_loss_may_rise(run);
 
     memory->stays =
         there && (!falls || (memory->windows > 0 && from_above)) ? memory->stays + 1 : 0;
+    memory->stay = memory->stays > 0 ? memory->stay + mean : 0.0;
+    memory->stay_sq = memory->stays > 0 ? memory->stay_sq + error * error : 0.0;
     memory->nears = near && (!falls || from_above) ? memory->nears + 1 : 0;
     if (memory->agreements >= ENOUGH) {
         memory->agreement = memory->agreement_sq = 0.0;
@@ -274,7 +310,8 @@ static void end_window(sonde_rule_run *run, const sonde_rule_tensor *t)
     memory->error_before = error;
     if (memory->stays >= 2 && mean > least && judged) {
         report(run, t, mean, error, h, false);
-    } else if (memory->nears >= NEARS && memory->stays == 0 && judged) {
+    } else if (memory->nears >= NEARS && memory->stays == 0 && judged && !memory->told &&
+               !state->made) {
         report(run, t, mean, error, h, true);
     }
 }
@@ -311,6 +348,28 @@ static void step(sonde_rule_run *run)
     state->pairs = 0;
 }
 
+/* Whether targets are made in the step: by no data. */
+static bool are_made(const sonde_program *program, int targets)
+{
+    const sonde_program_node *maker =
+        sonde__builtin_walk_up(program, &targets, SONDE__WALK_VIEWS " to cat add");
+
+    return targets >= 0 && (program->values[targets].kind == SONDE_VALUE_CONSTANT ||
+                            (maker != NULL && sonde__builtin_walk_is(
+                                                  maker->op, "arange zeros ones full")));
+}
+
+static void read_program(sonde_rule_run *run, const sonde_program *program)
+{
+    noise *state = sonde_rule_state(run);
+
+    sonde__builtin_free_losses(run, program);
+    state->made = false;
+    for (size_t i = 0; i < program->loss_count; i++) {
+        state->made = state->made || are_made(program, program->losses[i].targets);
+    }
+}
+
 static void destroy(sonde_rule_run *run)
 {
     sonde__builtin_labels_free(&((noise *)sonde_rule_state(run))->labels);
@@ -321,13 +380,14 @@ const sonde_rule sonde__builtin_label_noise = {
     .summary = "the loss stays at the entropy of the labels",
     .condition =
         "The mean loss equals the entropy of the labels (or the variance of numeric targets) in two consecutive windows of `window` steps and does not fall, while the gradients of different batches have nothing in common. "
-        "If the loss is only near the entropy, the finding is a note about the run.",
+        "If the loss is only near the entropy, the finding is a note about the run. It is a note as well if the program makes the targets itself (a contrastive loss).",
     .advice = "Check that labels still belong to their inputs. If they do, raise the "
               "learning rate or check the initialization.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
     .wants = wants,
     .observe = observe,
+    .program = read_program,
     .step = step,
     .destroy = destroy,
 };

@@ -18,7 +18,9 @@
  * A loss that has been below 0 has no level to reach (a policy's, a critic's, an entropy),
  * and one of several may rise while the total falls (a divergence whose weight grows, an
  * adversary): a rise is a note. A rise below BACK times the first values is a note too:
- * samples may get harder, terms may be added, or two players may be even.
+ * samples may get harder, or terms may be added. If the program shows or declares that
+ * losses need not fall, they are judged only if they are constant or rise FAR above the
+ * first values.
  *
  * A loss that never falls below its first window is flat: see judge_flat. One that has
  * hardly fallen over the first two windows of a run is a note: see judge_start.
@@ -27,6 +29,7 @@
  * the tensors that collection_names and tensor_regex select. Evidence: vital signs.
  */
 #include "rules/builtin/builtin.h"
+#include "rules/builtin/program_walk.h"
 
 #include "base/fail.h"
 #include "base/macros.h"
@@ -51,7 +54,8 @@ enum { STARTS = 5, EARLY = 10 };
 #define CONSTANT 1e-6   /* largest spread of a constant, relative */
 #define AT_ITS_END 1e-6 /* a loss that need not fall */
 #define SPREAD 6.0
-#define BACK 1.5   /* of the first losses */
+#define BACK 1.5 /* of the first losses */
+#define FAR 10.0
 #define BEND 1.652 /* 0.6745 sqrt 6 */
 
 typedef struct tensor_memory {
@@ -190,6 +194,9 @@ static void judge_flat(sonde_rule_run *run, const sonde_rule_tensor *t)
     if (state->flat > 0 && memory->windows >= (constant ? 1 : 3) * state->flat &&
         fabs(memory->first) >= AT_ITS_END && fell <= 2.0 * both &&
         fell <= state->diff_percent / 100.0 * fabs(memory->first)) {
+        if (!constant && sonde__rule_loss_may_rise(run)) {
+            return;
+        }
         const bool meant = memory->least >= 0.0 && sonde__rule_loss_falls(run) &&
                            sonde__builtin_is_whole_loss(run, t->id);
 
@@ -235,6 +242,13 @@ static void judge_start(sonde_rule_run *run, const sonde_rule_tensor *t, double 
                        (long long)memory->saved);
 }
 
+/* Whether a rise of the loss says nothing. */
+static bool may_rise(sonde_rule_run *run, const tensor_memory *memory)
+{
+    return sonde__rule_loss_may_rise(run) &&
+           memory->mean < memory->start + (FAR - 1.0) * fabs(memory->start);
+}
+
 /* Whether a rise of the loss is a note. */
 static bool is_note(sonde_rule_run *run, const sonde_rule_tensor *t)
 {
@@ -276,7 +290,7 @@ static void end_window(sonde_rule_run *run, const sonde_rule_tensor *t)
     memory->slope = mean - memory->mean;
     memory->mean = mean;
     memory->windows++;
-    if (memory->above >= 2) {
+    if (memory->above >= 2 && !may_rise(run, memory)) {
         sonde__rule_report(
             run, t, is_note(run, t) ? SONDE__SURE(NOTE) : SONDE__SURE(WARNING),
             "percent_risen", 100.0 * (mean - memory->best) / fabs(memory->best),
@@ -360,6 +374,7 @@ const sonde_rule sonde__builtin_loss_not_decreasing = {
     .tensor_size = sizeof(tensor_memory),
     .init = init,
     .wants = wants,
+    .program = sonde__builtin_free_losses,
     .step = step,
     .finish = finish,
 };

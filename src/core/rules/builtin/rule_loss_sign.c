@@ -13,9 +13,10 @@
  * Labels alone prove nothing: counts, densities of a class, cosines to a class and losses
  * with a reward for entropy or learned weights may be below 0.
  * A loss that has been below 0 from the first step on is a note after three windows:
- * the losses of densities and rewards may be. Evidence: vital signs of losses.
+ * those of densities may be. Evidence: vital signs of losses.
  */
 #include "rules/builtin/builtin.h"
+#include "rules/builtin/program_walk.h"
 
 #include "base/macros.h"
 
@@ -117,10 +118,11 @@ static void finish(sonde_rule_run *run)
         const tensor_memory *memory = t->memory;
         const double last = memory->means[WINDOWS - 1];
 
-        if (memory->windows >= WINDOWS && memory->below == memory->seen) {
+        if (memory->windows >= WINDOWS && memory->below == memory->seen &&
+            !sonde__rule_loss_may_rise(run)) {
             sonde__rule_report(run, t, SONDE__SURE(NOTE), "mean", last, 0.0, NULL,
                                "It was below 0 at every step (%.4g at first, %.4g at "
-                               "last), which is right for a density or a reward.",
+                               "last), which is right for a density.",
                                memory->first, last);
         }
     }
@@ -136,6 +138,7 @@ const sonde_rule sonde__builtin_loss_sign = {
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
     .wants = sonde__builtin_wants_role,
+    .program = sonde__builtin_free_losses,
     .step = step,
     .finish = finish,
 };

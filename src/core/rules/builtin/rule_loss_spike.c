@@ -26,13 +26,14 @@
  *     the median of B is above FAR times the first losses of the run; or
  *     no weights are seen.
  * and the jump is above SLIGHT of the first losses: a loss near 0 easily doubles. Else it is
- * a note. If the median of B is not above FAR times the first losses, the finding waits for
+ * a note, and nothing if the program shows or declares that losses need not fall. If the median of B is not above FAR times the first losses, the finding waits for
  * the next `patience` losses. It is a note as well if their median has come back by BACK of
  * the jump: the next task, harder samples or a part of the network that is drawn again raise
  * the loss, and training continues from there. Vital signs bound the movement of weights from
  * below by the change of their norm or mean. Evidence: vital signs of losses and weights.
  */
 #include "rules/builtin/builtin.h"
+#include "rules/builtin/program_walk.h"
 
 #include <string.h>
 
@@ -241,6 +242,9 @@ static void judge(sonde_rule_run *run, const sonde_rule_tensor *t)
     if (limit <= 0.0 || is <= limit) {
         return;
     }
+    if (sonde__rule_loss_may_rise(run) && is <= FAR * memory->first) {
+        return;
+    }
     const bool note = is_note(run, t, before, was, is);
     if (sonde__rule_report(run, t,
                            note                       ? SONDE__SURE(NOTE)
@@ -308,5 +312,6 @@ const sonde_rule sonde__builtin_loss_spike = {
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
     .wants = sonde__builtin_wants_role,
+    .program = sonde__builtin_free_losses,
     .step = step,
 };
