@@ -488,8 +488,9 @@ class Hooks:
         found = {name: ref() for name, ref in self.root_refs.items()}
         return {name: _inner(root) for name, root in found.items() if root is not None}
 
-    def live_optimizers(self) -> list[Any]:
-        return [one for one in (ref() for ref in self.optimizer_refs) if one is not None]
+    def placed_optimizers(self) -> list[Any]:
+        """By number; None: it is gone."""
+        return [ref() for ref in self.optimizer_refs]
 
     def optimizer_number(self, optimizer: Any) -> int:
         return next((i for i, ref in enumerate(self.optimizer_refs) if ref() is optimizer), -1)

@@ -88,14 +88,14 @@ class Programs:
         self.left = [one for one in self.left if not pull(one)]
         self.on = early or self._capture()
         if early is not None:
-            early.begin(hooks.live_optimizers())
+            early.begin(hooks.placed_optimizers())
         for kind, row, place in (self.noted[one] for one in notes if one in self.noted):
             self.on.event(kind, place, **row)
 
     def _capture(self) -> Capture:
         """A recording, which begins."""
         hooks = self.hooks
-        known = Known(hooks.named_roots(), hooks.live_optimizers(), hooks.names)
+        known = Known(hooks.named_roots(), hooks.placed_optimizers(), hooks.names)
         on = Capture(known, self.finder, self.facts[self.mode], self.observed,
                      self.mode == "train")
         for index, ref in known.module_ids.values():
@@ -166,7 +166,7 @@ class Programs:
         """backward() is called, and its loss was shown."""
         if self.on is not None:
             self.on.backward(tensor, self.hooks.loss_name, self.finder.here(), self.scale,
-                             left(self.hooks.live_optimizers()))
+                             left(self.hooks.placed_optimizers()))
             self.scale = 1.0
         self.pause(1)
 
@@ -213,6 +213,7 @@ class Programs:
         return self.finder.here(frame) if frame is not None else None
 
     def _text(self, on: Capture) -> str:
+        on.known.more_optimizers(self.hooks.placed_optimizers())
         backward = sum(row["event"] == "backward" for row in on.events)
         steps = len({row.get("optimizer") for row in on.events if row["event"] == "step"})
         facts = on.facts | self.facts[self.mode].of_repeats()

@@ -493,12 +493,17 @@ class Known:
             if module is not None:
                 self.modules[index]["training"] = module.training
 
-    def _optimizers(self, optimizers: list[Any]) -> None:
-        for i, optimizer in enumerate(optimizers):
+    def more_optimizers(self, optimizers: list[Any]) -> None:
+        """Those behind the ones that are known: followed since the step began."""
+        self._optimizers(optimizers, len(self.optimizers))
+
+    def _optimizers(self, optimizers: list[Any], first: int = 0) -> None:
+        """A place has None if its optimizer is gone; events have the places."""
+        for i, optimizer in enumerate(optimizers[first:], first):
             groups = getattr(optimizer, "param_groups", None) or [{}]
             self.optimizers.append({
                 "name": f"optimizer_{i + 1}" if i else "optimizer",
-                "kind": type(optimizer).__name__,
+                "kind": type(optimizer).__name__ if optimizer is not None else "",
                 "attributes": _attributes({key: value for key, value in groups[0].items()
                                            if key != "params"})})
             for group in groups:
