@@ -347,6 +347,7 @@ class Capture:
                 row["place"] = self.files.place(self.finder.here())
             row["training"] = module.training
             self.stack.append(index)
+            self._name_input(index, arguments)
             if isinstance(module, torch.jit.ScriptModule):
                 self.miss(f"{row['name'] or 'the model'} is scripted")
             elif self.mode is not None and isinstance(module, TAKE_OTHER_WAYS) and \
@@ -370,6 +371,16 @@ class Capture:
                 self._name_outputs(index, result)
         except Exception as problem:
             self.miss(f"{type(module).__name__}: {type(problem).__name__}: {problem}")
+
+    def _name_input(self, index: int, arguments: Any) -> None:
+        """Links what lies between two modules to the name under which it is observed when it is
+        not finite (python/extension/python_forward.c)."""
+        first = arguments[0] if isinstance(arguments, tuple) and arguments else None
+        value = self.ids.get(id(first), -1) if isinstance(first, torch.Tensor) else -1
+        name = self.known.modules[index]["name"]
+        if value in self.makers and name and self.known.is_declared(index) and \
+                first.is_floating_point() and not self.values[value].get("tensor"):
+            self.values[value]["tensor"] = f"{name}_input_0"
 
     def _name_outputs(self, index: int, result: Any) -> None:
         """Links values to the tensors that are observed (python/extension/python_forward.c)."""
