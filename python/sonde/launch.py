@@ -117,13 +117,26 @@ def _run_script(script: str) -> None:
 _kept: list[Any] = []
 
 
+def _program_frames(trace: Any) -> Any:
+    """A traceback that begins with the program, without the calls that record its steps."""
+    frames = []
+    while trace is not None:
+        frames.append(trace)
+        trace = trace.tb_next
+    files = [one.tb_frame.f_code.co_filename for one in frames]
+    begin = len(files) - files[::-1].index(__file__) if __file__ in files else len(files)
+    found = None
+    for one, file in reversed(list(zip(frames, files))[begin:]):
+        if os.path.dirname(file) != _RECORDING:
+            found = types.TracebackType(found, one.tb_frame, one.tb_lasti, one.tb_lineno)
+    return found
+
+
+_RECORDING = os.path.join(os.path.dirname(__file__), "program")
+
+
 def _show(hook: Any, kind: Any, value: BaseException, trace: Any) -> None:
-    """The traceback begins with the program."""
-    found = trace
-    while found is not None and found.tb_frame.f_code.co_filename != __file__:
-        found = found.tb_next
-    while found is not None and found.tb_frame.f_code.co_filename == __file__:
-        found = found.tb_next
+    found = _program_frames(trace)
     sys.excepthook, sys.last_traceback = hook, found
     value.__traceback__ = found
     hook(kind, value, found)

@@ -57,7 +57,7 @@ def recorded(name, run):
 
 
 def steps_of(done):
-    found = re.findall(r"OK: \d+ rules checked ([\d,]+) steps", done.stderr)
+    found = re.findall(r"(?:wrong|doubtful|found by \d+ rules?|judged).* in ([\d,]+) steps", done.stderr)
     return [int(one.replace(",", "")) for one in found]
 
 
@@ -274,7 +274,7 @@ def a_program_with_a_watch_of_its_own():
         watch = sonde.watch(model, optimizer, rules="NonFinite")
         train(model, optimizer, 12)
     """)
-    check(f"that one: {done.stderr}", done.stderr == "sonde: OK: 1 rules checked 12 steps\n")
+    check(f"that one: {done.stderr}", done.stderr == "sonde: nothing found by 1 rule in 12 steps, 0 to 11\n")
     done = launch("late", """
         import sonde
         model = net()
@@ -283,7 +283,7 @@ def a_program_with_a_watch_of_its_own():
         watch = sonde.watch(model, optimizer, rules="NonFinite")
         train(model, optimizer, 12)
     """)
-    check(f"also later: {done.stderr}", done.stderr == "sonde: OK: 1 rules checked 12 steps\n")
+    check(f"also later: {done.stderr}", done.stderr == "sonde: nothing found by 1 rule in 12 steps, 0 to 11\n")
 
 
 if __name__ == "__main__":
