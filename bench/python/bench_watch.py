@@ -104,6 +104,15 @@ def models():
     }
 
 
+def small_models():
+    """Programs whose steps are short, for what a step costs whatever its tensors hold."""
+    deep = lambda: nn.Sequential(nn.Flatten(), *(layer for _ in range(50) for layer in (
+        nn.Linear(20, 20), nn.ReLU())))
+    tiny = lambda: nn.Sequential(nn.Linear(20, 32), nn.ReLU(), nn.Linear(32, 3))
+    return {"tiny": (tiny, (torch.randn(32, 20), torch.randint(3, (32,)))),
+            "deep": (deep, (torch.randn(32, 20), torch.randint(20, (32,))))}
+
+
 class Program:
     """A model that trains on one batch."""
 
@@ -234,14 +243,15 @@ def main():
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     clock = time.thread_time if options.threads == 1 else time.perf_counter
+    found = models() | (small_models() if options.first else {})
     for model in options.model or ():
-        if not any(name.startswith(model) for name in models()):
-            parser.error(f"--model {model} (expected {', '.join(models())})")
+        if not any(name.startswith(model) for name in found):
+            parser.error(f"--model {model} (expected {', '.join(found)})")
     if options.against:
         place = sys.argv.index("--against")
         against(os.path.abspath(options.against), sys.argv[1:place] + sys.argv[place + 2:])
         return
-    for name, (make, batch) in models().items():
+    for name, (make, batch) in found.items():
         if options.model and not name.startswith(tuple(options.model)):
             continue
         if options.first:

@@ -380,7 +380,7 @@ def a_scaler():
         with torch.autocast("cpu", dtype=torch.bfloat16):
             loss = F.cross_entropy(net(x), y)
         scaler.scale(loss).backward()
-        scaler.unscale_(optimizer)
+        scaler.unscale_(optimizer)  # LINE unscale
         nn.utils.clip_grad_value_(net.parameters(), 0.5)
         scaler.step(optimizer)
         scaler.update()
@@ -394,6 +394,8 @@ def a_scaler():
           text.event("backward")["value"] == text.losses[0]["value"])
     check("autocast", text.event("forward")["autocast"] and
           text.values[text.node("linear")["outputs"][0]]["dtype"] == "bfloat16")
+    check("their lines", text.line(text.event("unscale")) == line("unscale") and
+          text.event("unscale")["optimizer"] == 0)
     check("clipped by value", text.event("clip")["attributes"]["value"] == 0.5)
     watch.close()
     check("no fault", watch.faults == 0)
@@ -417,7 +419,7 @@ def evaluation_and_new_outlines():
     net.eval()
     with torch.no_grad():
         for _ in range(3):
-            net(x)
+            net(x)  # LINE evaluated
     net.train()
     step()
     check(f"recorded: {[mode for mode, _ in found[count:]]}",
@@ -428,6 +430,7 @@ def evaluation_and_new_outlines():
           evaluated.node("dropout")["attributes"]["training"] is False)
     check(f"the step after it: {trained.kinds()}", trained.kinds()[:2] ==
           ["evaluation", "zero_grad"])
+    check(f"its line: {trained.event('evaluation')}", trained.line(trained.event("evaluation")) == line("evaluated"))
     for _ in range(4):
         step()
     check("nothing more is new", len(found) == count + 2)

@@ -285,14 +285,14 @@ def sources_that_cannot_be_read():
 
 
 @program
-def a_thousand_modules():
+def ten_thousand_modules():
     def make_net():
         torch.manual_seed(1)
-        model = net_of(nn.Linear(5, 4), *(nn.Identity() for _ in range(1000)), nn.Linear(4, 3))
+        model = net_of(nn.Linear(5, 4), *(nn.Identity() for _ in range(10000)), nn.Linear(4, 3))
         return model, torch.optim.SGD(model.parameters(), lr=0.1)
 
-    text = both("a thousand modules", make_net, usual)[-1][1]
-    check("all are in it", len(text.modules) == 1003 and text.complete)
+    text = both("ten thousand modules", make_net, usual)[-1][1]
+    check("all are in it", len(text.modules) == 10003 and text.complete)
 
 
 @program

@@ -483,6 +483,7 @@ class Known:
         self.names = names
         self.modules: list[dict[str, Any]] = []
         self.module_ids: dict[int, tuple[int, weakref.ref[torch.nn.Module]]] = {}
+        self.module_refs: list[weakref.ref[torch.nn.Module]] = []  # as modules
         self.declared = 0  # modules of the model that are no unknown ones
         self.parameters: list[dict[str, Any]] = []
         self.parameter_ids: dict[int, int] = {}
@@ -525,7 +526,8 @@ class Known:
         index = len(self.modules)
         if id(module) in self.module_ids:
             return self.module_ids[id(module)][0]
-        self.module_ids[id(module)] = index, weakref.ref(module)
+        self.module_refs.append(weakref.ref(module))
+        self.module_ids[id(module)] = index, self.module_refs[index]
         fields = module.__dict__
         self.modules.append({
             "name": name, "kind": getattr(module, "original_name", type(module).__name__),
@@ -548,9 +550,8 @@ class Known:
     def names_activations(self, index: int) -> bool:
         """Whether functional activations that a module calls are observed: those in modules of
         PyTorch's own are what these modules return."""
-        ref = next((ref for one, ref in self.module_ids.values() if one == index), None)
-        module = ref() if ref is not None else None
-        return index < self.declared and module is not None and \
+        module = self.module_refs[index]() if index < self.declared else None
+        return module is not None and \
             not type(module).__module__.startswith("torch.nn.")
 
     def is_declared(self, index: int) -> bool:
@@ -566,8 +567,7 @@ class Known:
 
     def _name_of(self, module: torch.nn.Module, caller: int) -> str:
         """The path of a module that its caller keeps in a list, say; else its kind."""
-        ref = next((ref for index, ref in self.module_ids.values() if index == caller), None)
-        owner = ref() if ref is not None else None
+        owner = self.module_refs[caller]() if caller >= 0 else None
         for key, value in vars(owner).items() if owner is not None else ():
             parts = value.items() if isinstance(value, dict) else \
                 enumerate(value) if isinstance(value, (list, tuple)) else [("", value)]
