@@ -1,6 +1,8 @@
 """What sonde.watch adds to a step of PyTorch, as a share of the step without it.
 
     bench_watch.py [--model NAME ...] [--threads 1] [--rounds 60]
+    bench_watch.py --first [--model NAME ...]
+    bench_watch.py --against FOLDER [--model NAME ...] [--kind NAME ...]
 
 Two equal models train in turns of a few steps each, one of them watched, recorded and judged;
 the time is the processor time of the training thread (with several torch threads: the wall
@@ -13,12 +15,20 @@ ResNet-18 takes some ten minutes on one thread.
     default             sonde.watch(model, optimizer, run=...)
     everything          every=1
     hundredth           every=100
+
+--first: the first steps of training, of which the program is recorded, over a step without the
+watch: the slowest of the first five, each the median of seven watches; and the slowest of the
+first watch of the process.
+
+--against: what the watch adds with the package in FOLDER (a build's python/) and with the one
+that is imported, in processes that take turns.
 """
 
 import argparse
 import os
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -170,20 +180,72 @@ def measure(make, batch, every, rounds, clock):
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def first_steps(make, batch, clock, steps=5, watches=7):
+    """(slowest of the first steps of a watch, the same of the first watch of all), over a bare
+    step."""
+    bare = Program(make, batch)
+    turn(bare, 3, clock)
+    folder, rows, plain = tempfile.mkdtemp(), [], []
+    try:
+        for i in range(watches + 1):
+            seen = Program(make, batch, os.path.join(folder, f"run{i}"))
+            rows.append([turn(seen, 1, clock) for _ in range(steps)])
+            plain += [turn(bare, 1, clock) for _ in range(steps)]
+            seen.watch.close()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    step = statistics.median(plain)
+    return max(map(statistics.median, zip(*rows[1:]))) / step, max(rows[0]) / step, step
+
+
+def say_first(name, make, batch, clock, threads):
+    usual, cold, step = first_steps(make, batch, clock)
+    for what, ratio in (("first", usual), ("first_of_process", cold)):
+        print(f"watch_torch_{name}_{what}_{threads}t,{ratio:.2f},ratio,<=10   "
+              f"# step {1e3 * step:.2f} ms", flush=True)
+
+
+def against(folder, arguments, turns=3):
+    """Prints what the watch adds, before and now: medians of processes that take turns."""
+    here = os.path.dirname(os.path.dirname(os.path.abspath(sonde.__file__)))
+    found = {}
+    for _ in range(turns):
+        for path in (folder, here):
+            text = subprocess.run([sys.executable, os.path.abspath(__file__), *arguments],
+                                  env={**os.environ, "PYTHONPATH": path}, check=True,
+                                  capture_output=True, text=True).stdout
+            for line in text.splitlines():
+                name, share = line.split(",")[0], float(line.split(",")[1].split()[0])
+                found.setdefault(name, {}).setdefault(path, []).append(share)
+    for name, shares in found.items():
+        before, now = (statistics.median(shares[path]) for path in (folder, here))
+        print(f"{name}, {now:.2f} % now, {before:.2f} % before   "
+              f"# {shares[here]} and {shares[folder]}", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--model", action="append")
     parser.add_argument("--kind", action="append", choices=list(EVERY))
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--first", action="store_true")
+    parser.add_argument("--against", metavar="FOLDER")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     clock = time.thread_time if options.threads == 1 else time.perf_counter
     for model in options.model or ():
         if not any(name.startswith(model) for name in models()):
             parser.error(f"--model {model} (expected {', '.join(models())})")
+    if options.against:
+        place = sys.argv.index("--against")
+        against(os.path.abspath(options.against), sys.argv[1:place] + sys.argv[place + 2:])
+        return
     for name, (make, batch) in models().items():
         if options.model and not name.startswith(tuple(options.model)):
+            continue
+        if options.first:
+            say_first(name, make, batch, clock, options.threads)
             continue
         for kind, every in EVERY.items():
             if options.kind and kind not in options.kind:

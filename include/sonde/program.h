@@ -119,7 +119,7 @@ typedef enum sonde_event_kind {
     SONDE_EVENT_BATCH = 0,    /* the loader returned a batch */
     SONDE_EVENT_FORWARD = 1,  /* the model, or a root of it, was called: module */
     SONDE_EVENT_LOSS = 2,     /* a loss was computed: value, and node if it is known */
-    SONDE_EVENT_BACKWARD = 3, /* value: the loss; the attribute "scale" if it is not 1 */
+    SONDE_EVENT_BACKWARD = 3, /* value: the loss; attributes: docs/program.md */
     SONDE_EVENT_UNSCALE = 4,  /* gradients are divided by a gradient scaler's scale */
     SONDE_EVENT_CLIP = 5,     /* gradients are clipped; attributes max_norm, value */
     SONDE_EVENT_STEP = 6,     /* an optimizer changes parameters: optimizer */

@@ -238,6 +238,10 @@ SONDE_API size_t sonde_verdict_text(const sonde_verdict *verdict, char *buf, siz
 /* When a finding began, in the same way: "training step 105 (step 305)"; "step 305" where
  * the two are the same, and in programs without modes. */
 SONDE_API size_t sonde_finding_when(const sonde_finding *finding, char *buf, size_t size);
+/* The line of a finding as it is written after its tensor: " (train.py:41)"; "" if it is
+ * unknown. Returns buf. */
+SONDE_API const char *sonde_finding_where(const sonde_finding *finding, char *buf,
+                                          size_t size);
 
 /* --- when rules look ---------------------------------------------------------------- */
 

@@ -143,6 +143,41 @@ static bool hook_gradient(sonde__python_watch *self, size_t index, size_t number
     return good;
 }
 
+/* --- what is due ---------------------------------------------------------------------- */
+
+/* Whether a tensor of a module is due, or its gradient. */
+static bool is_module_due(const sonde__python_watch *self,
+                          const sonde__python_module *module)
+{
+    for (int way = 0; way < SONDE__PYTHON_WAYS; way++) {
+        for (size_t i = 0; i < module->capacity[way]; i++) {
+            const sonde__python_shown *shown = &module->tensors[way][i];
+
+            if ((shown->known && sonde__python_is_due(self, shown->slot)) ||
+                (shown->gradient_known &&
+                 sonde__python_is_due(self, shown->gradient_slot))) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+bool sonde__python_are_modules_due(const sonde__python_watch *self)
+{
+    static const unsigned roles = 1U << SONDE_ROLE_ACTIVATION | 1U << SONDE_ROLE_OUTPUT |
+                                  1U << SONDE_ROLE_INPUT |
+                                  1U << SONDE_ROLE_ACTIVATION_GRADIENT;
+    /* tensors that are known from the program have the same roles */
+    const bool any = sonde__python_are_due(self, roles);
+    bool due = any && self->programs.slot_count == 0;
+
+    for (size_t i = 0; any && !due && i < self->module_count; i++) {
+        due = is_module_due(self, &self->modules[i]);
+    }
+    return due;
+}
+
 /* --- inputs and outputs --------------------------------------------------------------- */
 
 /* Replaces a tensor that is kept while a root's forward is on. */

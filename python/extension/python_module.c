@@ -22,6 +22,27 @@ static PyObject *vitals_of(PyObject *module, PyObject *tensor)
     return sonde__python_vitals(&vitals);
 }
 
+PyDoc_STRVAR(hash_doc, "hash_of(tensor)\n--\n\n"
+                       "XXH3 (64 bits) of the elements of a tensor or array.");
+
+static PyObject *hash_of(PyObject *module, PyObject *tensor)
+{
+    const sonde_reduction reduction = {.kind = SONDE_REDUCTION_HASH};
+    sonde_reduced reduced = {0};
+    sonde_diag diag = {0};
+    sonde_view view;
+
+    (void)module;
+    if (!sonde__python_view(tensor, &view)) {
+        return sonde__python_bad_value("hash_of", "a tensor in this process's memory",
+                                       "an object without readable elements");
+    }
+    if (sonde_reduce(&reduction, &view, &reduced, &diag) != SONDE_OK) {
+        return sonde__python_raise(&diag);
+    }
+    return PyLong_FromUnsignedLongLong(reduced.hash);
+}
+
 PyDoc_STRVAR(format_doc, "format_tensor(tensor, column, summarize_threshold, edge_items, "
                          "max_line_width, digits, float_format, separator, open_bracket, "
                          "close_bracket)\n--\n\n"
@@ -71,6 +92,7 @@ static PyObject *format_tensor(PyObject *module, PyObject *arguments)
 
 static PyMethodDef functions[] = {
     {"vitals_of", vitals_of, METH_O, vitals_doc},
+    {"hash_of", hash_of, METH_O, hash_doc},
     {"format_tensor", format_tensor, METH_VARARGS, format_doc},
     {NULL, NULL, 0, NULL}};
 

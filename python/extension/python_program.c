@@ -15,6 +15,10 @@
 #include <string.h>
 
 enum { FIRST_TRAIN = 2, FIRST_OTHER = 1 };
+/* A look costs up to a third of a small step: it is taken at the first steps of training, at
+ * the first ones of each evaluation, and then seldom. */
+enum { LOOK_FIRST = 20, LOOK_EVALUATED = 8, LOOK_EVERY = 50 };
+enum { BATCH = 3 }; /* among notes: a batch arrived; it is no part of the outline */
 static const uint64_t BEGUN = UINT64_C(0x62656775), EVALUATED = UINT64_C(0x6576616c),
                       NOTED = UINT64_C(0x6e6f7465);
 
@@ -64,6 +68,30 @@ void sonde__python_outline(sonde__python_watch *self, uint64_t event, uint64_t d
     self->programs.outline[mode] = mix(mix(self->programs.outline[mode], event), detail);
 }
 
+/* Whether the step of a mode that is to come is recorded, as far as is known. */
+static bool is_wanted(const sonde__python_programs *programs, int mode)
+{
+    return programs->wanted[mode] ||
+           programs->recorded[mode] <
+               (mode == SONDE_MODE_TRAIN ? FIRST_TRAIN : FIRST_OTHER);
+}
+
+/* A batch arrived; of several in a row, the last one counts. As note. */
+static uint64_t note_batch(sonde__python_watch *self)
+{
+    sonde__python_programs *programs = &self->programs;
+    const size_t count = programs->note_count;
+
+    if (self->mode == SONDE_MODE_TRAIN) {
+        return programs->on;
+    }
+    if (count < SONDE__PYTHON_NOTES &&
+        (count == 0 || programs->notes[count - 1] != BATCH)) {
+        programs->notes[programs->note_count++] = BATCH;
+    }
+    return is_wanted(programs, SONDE_MODE_TRAIN) ? BATCH : 0;
+}
+
 /* An event between two steps of training, or within one. Its outline if it is new, 1 if
  * it is recorded now, else 0. */
 static uint64_t note(sonde__python_watch *self, uint64_t event, uint64_t detail)
@@ -99,11 +127,24 @@ static bool note_evaluation(sonde__python_watch *self)
     return good;
 }
 
+/* Whether the step that begins is one at which this looks; the program may have said how
+ * often its activations are observed. */
+static bool looks_at(const sonde__python_programs *programs, int mode)
+{
+    const uint64_t step = programs->begun[mode];
+
+    return programs->looks_always || step % LOOK_EVERY == 0 ||
+           step < (mode == SONDE_MODE_TRAIN ? LOOK_FIRST : LOOK_EVALUATED);
+}
+
 /* Whether tensors that are known from the program are due at the step that begins. */
 static bool is_any_due(const sonde__python_watch *self, int mode)
 {
     const sonde__python_programs *programs = &self->programs;
 
+    if (!looks_at(programs, mode)) {
+        return false;
+    }
     for (size_t i = mode == SONDE_MODE_TRAIN ? programs->evaluated_count : 0;
          i < programs->slot_count; i++) {
         if (sonde__python_is_due(self, programs->slots[i])) {
@@ -113,13 +154,20 @@ static bool is_any_due(const sonde__python_watch *self, int mode)
     return false;
 }
 
+/* The number of a step among those of its mode, for program.Programs. */
+static PyObject *step_of(const sonde__python_watch *self, int mode)
+{
+    return PyLong_FromUnsignedLongLong(self->programs.begun[mode]);
+}
+
 static bool look(sonde__python_watch *self, int mode)
 {
-    PyObject *number = PyLong_FromLong(mode);
+    PyObject *number = PyLong_FromLong(mode), *step = step_of(self, mode);
     bool good = false;
 
     self->programs.looking = true;
-    good = number != NULL && tell(self, "look", number, NULL);
+    good = number != NULL && step != NULL && tell(self, "look", number, step);
+    Py_XDECREF(step);
     Py_XDECREF(number);
     return good;
 }
@@ -130,9 +178,9 @@ PyObject *sonde__python_look_for(PyObject *watch, PyObject *arguments)
     const size_t count = programs->slot_count;
     uint32_t *slots = NULL;
     unsigned int slot = 0;
-    int evaluated = 0;
+    int evaluated = 0, always = 0;
 
-    if (!PyArg_ParseTuple(arguments, "Ip", &slot, &evaluated)) {
+    if (!PyArg_ParseTuple(arguments, "Ipp", &slot, &evaluated, &always)) {
         return NULL;
     }
     slots = PyMem_Realloc(programs->slots, (count + 1) * sizeof *slots);
@@ -146,6 +194,7 @@ PyObject *sonde__python_look_for(PyObject *watch, PyObject *arguments)
     }
     programs->slots = slots;
     programs->slot_count++;
+    programs->looks_always = always != 0;
     Py_RETURN_NONE;
 }
 
@@ -155,7 +204,9 @@ static bool record(sonde__python_watch *self, int mode)
     sonde__python_programs *programs = &self->programs;
     const size_t count = mode == SONDE_MODE_TRAIN ? programs->note_count : 0;
     PyObject *notes = PyList_New(0), *number = PyLong_FromLong(mode);
-    bool good = notes != NULL && number != NULL;
+    PyObject *step = step_of(self, mode);
+    bool good = notes != NULL && number != NULL && step != NULL &&
+                PyList_Append(notes, step) == 0;
 
     for (size_t i = 0; good && i < count; i++) {
         PyObject *one = PyLong_FromUnsignedLongLong(programs->notes[i] | 2U);
@@ -165,6 +216,7 @@ static bool record(sonde__python_watch *self, int mode)
     }
     programs->on = true;
     good = good && tell(self, "begin", number, notes);
+    Py_XDECREF(step);
     Py_XDECREF(notes);
     Py_XDECREF(number);
     return good;
@@ -173,7 +225,6 @@ static bool record(sonde__python_watch *self, int mode)
 bool sonde__python_program_begin(sonde__python_watch *self, int mode)
 {
     sonde__python_programs *programs = &self->programs;
-    const unsigned first = mode == SONDE_MODE_TRAIN ? FIRST_TRAIN : FIRST_OTHER;
     bool good = true;
 
     if (self->hooks == NULL) {
@@ -184,15 +235,18 @@ bool sonde__python_program_begin(sonde__python_watch *self, int mode)
     }
     programs->wanted[mode] =
         learn(programs, mix(programs->outline[mode] + (uint64_t)mode, BEGUN)) ||
-        programs->wanted[mode] || programs->recorded[mode] < first;
+        is_wanted(programs, mode);
     if (good && programs->wanted[mode]) {
         good = record(self, mode);
     } else if (good && is_any_due(self, mode)) {
         good = look(self, mode);
     }
+    programs->begun[mode]++;
     if (mode == SONDE_MODE_TRAIN) {
         programs->evaluated = false;
         programs->note_count = 0;
+        memset(programs->begun + SONDE_MODE_TRAIN + 1, 0,
+               sizeof programs->begun - sizeof programs->begun[0]);
     }
     return good;
 }
@@ -208,7 +262,8 @@ bool sonde__python_program_end(sonde__python_watch *self)
 
     programs->outline[mode] = 0;
     programs->on = programs->looking = false;
-    programs->wanted[mode] = is_new && !was_on;
+    programs->wanted[mode] = (is_new && !was_on) || programs->asked;
+    programs->asked = false;
     programs->recorded[mode] += was_on;
     return !was_told || self->hooks == NULL || tell(self, "end", NULL, NULL);
 }
@@ -225,6 +280,13 @@ bool sonde__python_program_drop(sonde__python_watch *self)
     PyMem_Free(self->programs.slots);
     self->programs = (sonde__python_programs){0};
     return self->hooks == NULL || tell(self, "drop", NULL, NULL);
+}
+
+PyObject *sonde__python_record_next(PyObject *watch, PyObject *unused)
+{
+    (void)unused;
+    ((sonde__python_watch *)watch)->programs.asked = true;
+    Py_RETURN_NONE;
 }
 
 PyObject *sonde__python_record_program(PyObject *watch, PyObject *text)
@@ -264,8 +326,10 @@ PyObject *sonde__python_note(PyObject *watch, PyObject *arguments)
         return NULL;
     }
     if (sonde__python_is_watching(self) && self->hooks != NULL) {
-        outline =
-            note(self, (uint64_t)(unsigned char)kind[0] << 8 | strlen(kind), number);
+        outline = strcmp(kind, "batch") == 0
+                      ? note_batch(self)
+                      : note(self, (uint64_t)(unsigned char)kind[0] << 8 | strlen(kind),
+                             number);
     }
     return PyLong_FromUnsignedLongLong(outline);
 }

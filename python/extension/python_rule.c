@@ -9,7 +9,8 @@
  * Each call takes the interpreter's lock. A method returns None, or a list of what the rule
  * reports, as tuples that begin with a word; this file passes them on:
  *
- *     ("found", tensor or -1, severity, statistic, value, threshold, message, advice)
+ *     ("found", where, severity, statistic, value, threshold, message, advice)
+ *                     where: the index of a tensor, -1, or (name, file, line)
  *     ("lacked", text)
  *     ("fail", text)
  *
@@ -113,29 +114,55 @@ static const char *keep_text(python_rule *self, PyObject *text)
     return kept != NULL ? PyUnicode_AsUTF8AndSize(kept, NULL) : NULL;
 }
 
+/* sonde_rule_found or, if where is (name, file, line), sonde_rule_found_at; false: there is
+ * an exception. */
+static bool report_at(sonde_rule_run *run, PyObject *where, int severity,
+                      const char *statistic, double value, double threshold, bool *first)
+{
+    const char *name = NULL;
+    sonde_place place = {NULL, 0};
+    Py_ssize_t tensor = 0;
+    size_t count = 0;
+
+    if (PyTuple_Check(where)) {
+        if (!PyArg_ParseTuple(where, "ssi", &name, &place.file, &place.line)) {
+            return false;
+        }
+        *first = sonde_rule_found_at(run, name, place, (sonde_severity)severity,
+                                     statistic, value, threshold);
+        return true;
+    }
+    tensor = PyLong_AsSsize_t(where);
+    (void)sonde_rule_tensors(run, &count);
+    if (PyErr_Occurred() != NULL) {
+        return false;
+    }
+    *first = tensor < (Py_ssize_t)count &&
+             sonde_rule_found(run, tensor < 0 ? SONDE_RULE_WHOLE_RUN : (size_t)tensor,
+                              (sonde_severity)severity, statistic, value, threshold);
+    return true;
+}
+
 static bool report_found(sonde_rule_run *run, PyObject *event)
 {
     python_rule *self = rule_of(run);
     const char *word = NULL, *message = NULL, *statistic = NULL, *advice = NULL;
-    PyObject *statistic_text = NULL, *advice_text = NULL;
-    Py_ssize_t place = 0;
-    size_t count = 0;
+    PyObject *where = NULL, *statistic_text = NULL, *advice_text = NULL;
     int severity = 0;
     double value = 0.0, threshold = 0.0;
+    bool first = false;
 
-    if (!PyArg_ParseTuple(event, "sniUddsO", &word, &place, &severity, &statistic_text,
+    if (!PyArg_ParseTuple(event, "sOiUddsO", &word, &where, &severity, &statistic_text,
                           &value, &threshold, &message, &advice_text)) {
         return false;
     }
-    (void)sonde_rule_tensors(run, &count);
     statistic = keep_text(self, statistic_text);
     advice = advice_text != Py_None ? keep_text(self, advice_text) : NULL;
     if (statistic == NULL || (advice == NULL && advice_text != Py_None) ||
-        place >= (Py_ssize_t)count) {
+        !report_at(run, where, severity, statistic, value, threshold, &first)) {
         return PyErr_Occurred() == NULL;
     }
-    if (sonde_rule_found(run, place < 0 ? SONDE_RULE_WHOLE_RUN : (size_t)place,
-                         (sonde_severity)severity, statistic, value, threshold)) {
+    if (first) {
         sonde_rule_say(run, advice, "%s", message);
     }
     return true;
@@ -255,6 +282,31 @@ static void rule_observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     leave(self, &now);
 }
 
+static void rule_program(sonde_rule_run *run, const sonde_program *program)
+{
+    python_rule *self = rule_of(run);
+    const sonde_coordinate *at = sonde_rule_at(run);
+    PyObject *result = NULL;
+    sonde_diag diag = {0};
+    char *text = NULL;
+    size_t length = 0;
+    call now;
+
+    if (!enter(self, &now)) {
+        return;
+    }
+    if (sonde_program_text(program, &text, &length, &diag) != SONDE_OK) {
+        (void)sonde__python_raise(&diag);
+    } else {
+        result = PyObject_CallMethod(self->judge, "program", "(s#LsL)", text,
+                                     (Py_ssize_t)length, (long long)at->global_step,
+                                     sonde_mode_name(at->mode), (long long)at->mode_step);
+    }
+    sonde_release(text);
+    answer(run, result);
+    leave(self, &now);
+}
+
 /* The vital signs of each tensor of the rule, or None where it was not seen. */
 static PyObject *rows(sonde_rule_run *run)
 {
@@ -335,12 +387,13 @@ static bool read_need(PyObject *tuple, sonde_rule_need *need)
     return true;
 }
 
-/* description: (name, summary, condition, advice, modes, needs), the texts of which live as
- * long as it does. */
+/* description: (name, summary, condition, advice, modes, needs, whether it reads programs), the
+ * texts of which live as long as it does. */
 static bool read_row(python_rule *self, PyObject *description)
 {
     sonde_rule *row = &self->row;
     PyObject *needs = NULL;
+    int reads = 0;
 
     *row = (sonde_rule){.abi = SONDE_RULE_ABI,
                         .state_size = sizeof(void *),
@@ -350,11 +403,12 @@ static bool read_row(python_rule *self, PyObject *description)
                         .step = rule_step,
                         .idle = rule_idle,
                         .finish = rule_finish};
-    if (!PyArg_ParseTuple(description, "ssssIO!", &row->name, &row->summary,
+    if (!PyArg_ParseTuple(description, "ssssIO!p", &row->name, &row->summary,
                           &row->condition, &row->advice, &row->modes, &PyTuple_Type,
-                          &needs)) {
+                          &needs, &reads)) {
         return false;
     }
+    row->program = reads != 0 ? rule_program : NULL;
     row->need_count = (size_t)PyTuple_Size(needs);
     self->needs = PyMem_Calloc(row->need_count + 1, sizeof *self->needs);
     row->needs = self->needs;

@@ -12,10 +12,6 @@
 
 #include <string.h>
 
-/* Roles of what hooks on modules see. */
-static const unsigned FORWARD = 1U << SONDE_ROLE_ACTIVATION | 1U << SONDE_ROLE_OUTPUT |
-                                1U << SONDE_ROLE_INPUT |
-                                1U << SONDE_ROLE_ACTIVATION_GRADIENT;
 /* Roles of what is seen once an optimizer has stepped. */
 static const unsigned AFTER = 1U << SONDE_ROLE_WEIGHT | 1U << SONDE_ROLE_BIAS |
                               1U << SONDE_ROLE_BUFFER | 1U << SONDE_ROLE_UPDATE |
@@ -222,7 +218,7 @@ bool sonde__python_begin_root(sonde__python_watch *self, size_t index, PyObject 
             return false;
         }
     }
-    self->only_checks = !sonde__python_are_due(self, FORWARD);
+    self->only_checks = !sonde__python_are_modules_due(self);
     if (self->only_checks && !are_checked(self)) {
         return true;
     }

@@ -685,10 +685,11 @@ PyDoc_STRVAR(note_cleared_doc,
              "note_cleared(optimizer, cleared)\n--\n\n"
              "Whether the gradients of an optimizer were cleared before its step.");
 
+PyDoc_STRVAR(record_next_doc,
+             "record_next()\n--\n\nThe program of the next step is recorded.");
 PyDoc_STRVAR(look_for_doc,
-             "look_for(slot, evaluated)\n--\n\n"
-             "program.Programs shows this tensor when it is due; evaluated: "
-             "in evaluation alone.");
+             "look_for(slot, evaluated, always)\n--\n\n"
+             "program.Programs shows this tensor when it is due; evaluated: then alone.");
 PyDoc_STRVAR(note_doc,
              "note(kind, number)\n--\n\n"
              "What happens to gradients or a schedule belongs to the outline "
@@ -720,6 +721,7 @@ static PyMethodDef methods[] = {
     {"where", watch_where, METH_NOARGS, where_doc},
     {"set_device", sonde__python_set_device, METH_O, set_device_doc},
     {"return_to", sonde__python_return_to, METH_VARARGS, return_to_doc},
+    {"record_next", sonde__python_record_next, METH_NOARGS, record_next_doc},
     {"look_for", sonde__python_look_for, METH_VARARGS, look_for_doc},
     {"program", sonde__python_record_program, METH_O,
      "program(text)\n--\n\nThe JSON text of the program of the step that is on."},

@@ -77,12 +77,16 @@ typedef struct sonde__python_programs {
     unsigned recorded[SONDE_MODE_COUNT]; /* steps */
     bool wanted[SONDE_MODE_COUNT];       /* the next step is recorded */
     bool on;                             /* the step that is on is recorded */
+    bool asked;                          /* by it: the next one of its mode is, too */
     bool evaluated;                      /* since the last step of training */
     uint64_t notes[SONDE__PYTHON_NOTES]; /* outlines after each event since then */
     size_t note_count;
     bool looking;                       /* the step that is on shows some of these */
     uint32_t *slots;                    /* of tensors that are known from the program */
     size_t slot_count, evaluated_count; /* the first ones are losses of evaluations */
+    bool looks_always;                  /* when they are due, and not more seldom */
+    uint64_t begun[SONDE_MODE_COUNT];   /* steps; of others than training: since the last
+                                           one of that */
 } sonde__python_programs;
 
 typedef struct sonde__python_watch {
@@ -320,6 +324,8 @@ size_t sonde__python_find_module(const sonde__python_watch *self, PyObject *modu
 bool sonde__python_is_root(const sonde__python_watch *self, size_t index);
 /* The modules' tensors are counted from 0 again. */
 void sonde__python_restart_modules(sonde__python_watch *self);
+/* Whether a tensor of a module is due at the step that is on, as far as they are known. */
+bool sonde__python_are_modules_due(const sonde__python_watch *self);
 /* Shows the inputs of a root. */
 bool sonde__python_see_inputs(sonde__python_watch *self, PyObject *inputs);
 /* Shows what a module got and returned; inputs: a tuple. */
@@ -373,6 +379,7 @@ bool sonde__python_program_tell(sonde__python_watch *self, const char *method,
 bool sonde__python_program_drop(sonde__python_watch *self);
 PyObject *sonde__python_record_program(PyObject *watch, PyObject *text);
 PyObject *sonde__python_note(PyObject *watch, PyObject *arguments);
+PyObject *sonde__python_record_next(PyObject *watch, PyObject *unused);
 PyObject *sonde__python_look_for(PyObject *watch, PyObject *arguments);
 
 /* --- losses ------------------------------------------------------------------------- */

@@ -39,10 +39,13 @@ class Finding(NamedTuple):
     place: str | None = None  # the line of the program: "train.py:41"
 
     def __str__(self) -> str:
-        where = f" in {self.tensor}" if self.tensor else ""
-        where += f" ({self.place})" if self.place else ""
-        return f"{self.severity}: {self.rule}{where} at {self._when()}: {self.message}" \
-               f"{self._history()}"
+        return f"{self.severity}: {self.rule}{self._where(' in ')} at {self._when()}: " \
+               f"{self.message}{self._history()}"
+
+    def _where(self, between: str) -> str:
+        """The tensor, after `between`, and the line, as far as they are known."""
+        tensor = between + self.tensor if self.tensor else ""
+        return f"{tensor} ({self.place})" if self.place else tensor
 
     def _when(self) -> str:
         """As sonde_finding_when of <sonde/rules.h>."""
@@ -60,7 +63,7 @@ class Finding(NamedTuple):
         color = {"error": "#b3261e", "warning": "#8a5a00"}.get(self.severity, "#44546a")
         text = html.escape
         return (f'<div style="border-left:4px solid {color};padding:4px 12px">'
-                f"<b>{text(self.rule)}</b> {text(self.tensor)} <i>{self._when()}</i><br>"
+                f"<b>{text(self.rule)}</b>{text(self._where(' '))} <i>{self._when()}</i><br>"
                 f"{text(self.message)}{text(self._history())}<br>"
                 f"<small>{text(self.advice)}</small></div>")
 

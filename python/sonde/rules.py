@@ -23,6 +23,7 @@ subclasses; Judge is what python/extension/python_rule.c calls.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import traceback
@@ -97,6 +98,7 @@ class Rule:
     at = At(-1, "global", -1)
     any_bad = False  # in step: any tensor of this step, wanted or not, has a NaN or infinity
     _reports: list[tuple[Any, ...]]
+    _files: Sequence[str] = ()  # of the program that it was shown last
 
     def init(self) -> None:
         """Before the first tensor of a run."""
@@ -109,6 +111,11 @@ class Rule:
     def observe(self, tensor: RuleTensor, seen: Seen) -> None:
         """Each raw value, sketch or hash that the rule needs."""
 
+    def program(self, program: dict[str, Any]) -> None:
+        """Each new program of a mode (docs/program.md), before step: the steps of the mode have
+        it from this one on. Keys at their default are left out. A rule that has this method
+        may have no needs."""
+
     def step(self) -> None:
         """At the end of a step at which one of its tensors was seen."""
 
@@ -118,18 +125,30 @@ class Rule:
     def finish(self) -> None:
         """At the end of the run."""
 
-    def found(self, tensor: RuleTensor | None = None, *, message: str, value: float = 1.0,
-              threshold: float = 0.0, statistic: str = "value", severity: str = "warning",
-              advice: str | None = None) -> None:
+    def found(self, tensor: RuleTensor | str | None = None, *, message: str,
+              value: float = 1.0, threshold: float = 0.0, statistic: str = "value",
+              severity: str = "warning", advice: str | None = None,
+              place: Sequence[int] | None = None) -> None:
         """The condition holds at this step, for a tensor or the whole run. Call it at each
-        such step: the first call makes the finding, later ones extend it."""
+        such step: the first call makes the finding, later ones extend it.
+
+        place: the "place" of a row of the program that the rule was shown last. With it there
+        is a finding for each line, and the tensor may be any name."""
         if severity not in _SEVERITIES:
             raise _sonde.BadValueError(f"severity: {severity!r} (expected "
                                        f"{', '.join(_SEVERITIES)})")
+        where: int | tuple[str, str, int]
+        if place is not None:
+            where = (_plain(getattr(tensor, "name", tensor or "")),
+                     *_line(self._files, place))
+        elif isinstance(tensor, str):
+            raise _sonde.BadValueError(f"tensor: {tensor!r} (expected one of self.tensors, or a "
+                                       "place)")
+        else:
+            where = -1 if tensor is None else tensor.index
         self._reports.append((
-            "found", -1 if tensor is None else tensor.index, _SEVERITIES.index(severity),
-            _plain(statistic), float(value), float(threshold), _plain(message),
-            None if advice is None else _plain(advice)))
+            "found", where, _SEVERITIES.index(severity), _plain(statistic), float(value),
+            float(threshold), _plain(message), None if advice is None else _plain(advice)))
 
     def lacked(self, text: str) -> None:
         """Says which data was missing."""
@@ -143,6 +162,16 @@ class Rule:
 def _plain(text: object) -> str:
     """Text that UTF-8 can hold."""
     return str(text).replace("\0", "\\0").encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _line(files: Sequence[str], place: Sequence[int]) -> tuple[str, int]:
+    """File and line of a place of a program."""
+    try:
+        number, line = map(int, place)
+        return _plain(files[number]), line
+    except (TypeError, ValueError, IndexError):
+        raise _sonde.BadValueError(f"place: {place!r} (expected the place of a row of the "
+                                   "program)") from None
 
 
 def _listed(value: Any) -> list[Any]:
@@ -208,14 +237,15 @@ class Judge:
                                     "for each run)")
         needs = tuple(_need(name, need) for need in _listed(() if rule.needs is None else
                                                             rule.needs))
-        if not needs and rule.needs is not None:
+        reads = type(rule).program is not Rule.program
+        if not needs and rule.needs is not None and not reads:
             raise _sonde.BadValueError(f"rules: {name} needs nothing (expected a class "
-                                       "attribute 'needs')")
+                                       "attribute 'needs', or a method 'program')")
         summary = rule.summary or type(rule).__doc__ or name
         self.rule, self.known = rule, {}
         self.description = (name, _plain(summary.strip().splitlines()[0]),
                             _plain(rule.condition), _plain(rule.advice),
-                            _bits(f"{name}.modes", rule.modes, _MODES), needs)
+                            _bits(f"{name}.modes", rule.modes, _MODES), needs, reads)
         rule._needs, rule._judge = needs, self
         rule.tensors, rule._reports = [], []
         self.begun = False
@@ -274,6 +304,11 @@ class Judge:
         return self._call(self.rule.observe, self.rule.tensors[index],
                           Seen(array, sketch, hash, micro_batch, replica))
 
+    def program(self, text: str, *at: Any) -> Any:
+        program = json.loads(text)
+        self.rule.at, self.rule._files = At(*at), program.get("files", ())
+        return self._call(self.rule.program, program)
+
     def step(self, rows: list[Any], step: int, mode: str, mode_step: int, any_bad: bool) -> Any:
         rule = self.rule
         rule.at, rule.any_bad = At(step, mode, mode_step), any_bad
@@ -311,7 +346,8 @@ def split(rules: Any, live: bool) -> tuple[str | None, tuple[Judge, ...]]:
             rule = None if isinstance(given, str) else _as_rule(given, live)
             if isinstance(given, str):
                 names.append(given)
-            elif rule is not None and live and rule.needs is None:
+            elif rule is not None and live and rule.needs is None and \
+                    type(rule).program is Rule.program:
                 raise _sonde.BadValueError(f"rules: {type(rule).__name__} needs no tensor (expected "
                                            "needs; without, it can judge a recorded run)")
             elif rule is not None:

@@ -214,6 +214,19 @@ def _scheduled(plain: Any) -> Any:
     return step
 
 
+def _loaded(plain: Any) -> Any:
+    """The next batch of a DataLoader."""
+
+    @functools.wraps(plain)
+    def __next__(self: Any) -> Any:
+        batch = plain(self)
+        _note("batch", 0, self)
+        return batch
+
+    __next__._sonde = plain  # type: ignore[attr-defined]
+    return __next__
+
+
 def _unscale(plain: Any) -> Any:
     """GradScaler.unscale_."""
 
@@ -244,7 +257,8 @@ _WRAPPED = ((_Scaler, "scale", _scale), (_Scaler, "update", _update),
             (torch.nn.utils.clip_grad, "_clip_grads_with_norm_", _clip),
             (torch.nn.utils, "clip_grad_value_", _clip_values),
             (torch.optim.Optimizer, "zero_grad", _cleared), (torch.nn.Module, "zero_grad", _cleared),
-            (_Scaler, "unscale_", _unscale), (_schedulers.LRScheduler, "step", _scheduled),
+            (_Scaler, "unscale_", _unscale),
+            (torch.utils.data.dataloader._BaseDataLoaderIter, "__next__", _loaded), (_schedulers.LRScheduler, "step", _scheduled),
             (_schedulers.ReduceLROnPlateau, "step", _scheduled))
 
 

@@ -190,9 +190,8 @@ class Watch:
         count = self._printed.get(finding.rule, 0) + (not finding.because_of)
         self._printed[finding.rule] = count
         if not finding.because_of and count <= _LINES_PER_RULE:
-            where = f"{finding.tensor}: " if finding.tensor else ""
-            _say(f"{self._worker}{finding._when()}: {finding.severity}: {finding.rule}: "
-                 f"{where}{finding.message}{finding._history()}")
+            _say(f"{self._worker}{finding._when()}: {finding.severity}: {finding.rule}"
+                 f"{finding._where(': ')}: {finding.message}{finding._history()}")
 
     @property
     def findings(self) -> list[Finding]:

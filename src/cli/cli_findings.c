@@ -51,12 +51,12 @@ static const char *when_text(const sonde_finding *finding, int epoch, char buf[9
 
 void cli_print_finding(FILE *stream, const sonde_finding *finding, int epoch)
 {
-    char when[96];
+    char when[96], where[1024];
 
-    (void)fprintf(stream, "%s: %s: %s%s%s: %s", when_text(finding, epoch, when),
+    (void)fprintf(stream, "%s: %s: %s%s%s%s: %s", when_text(finding, epoch, when),
                   sonde_severity_name(finding->severity), finding->rule,
                   finding->tensor[0] != '\0' ? ": " : "", finding->tensor,
-                  finding->message);
+                  sonde_finding_where(finding, where, sizeof where), finding->message);
     if (finding->steps > 1) {
         (void)fprintf(stream, " At %llu steps, up to %lld.",
                       (unsigned long long)finding->steps, (long long)finding->last_step);

@@ -15,7 +15,8 @@
 
 /* --- findings ----------------------------------------------------------------------- */
 
-/* One line: "step 412 (epoch 2): error: ExplodingTensor: fc1.weight: message advice".
+/* One line: "step 412 (epoch 2): error: ExplodingTensor: fc1.weight (train.py:41): message
+ * advice".
  * epoch 0: not known. */
 void cli_print_finding(FILE *stream, const sonde_finding *finding, int epoch);
 /* The length of a sentence without its full stop, for "%.*s". */

@@ -138,6 +138,7 @@ static void on_finding(void *user, const sonde_finding *finding, int epoch)
     showing *show = user;
     cli_finding_share share = CLI_FINDING_NONE;
     sonde_finding counted = *finding;
+    char where[1024];
 
     if (show->asked->quiet) {
         return;
@@ -158,15 +159,19 @@ static void on_finding(void *user, const sonde_finding *finding, int epoch)
         (void)printf("further findings of %s are not printed one by one\n",
                      finding->rule);
     } else {
-        (void)printf("%s%s%s\n", finding->rule, finding->tensor[0] != '\0' ? " in " : "",
-                     finding->tensor);
+        (void)printf("%s%s%s%s\n", finding->rule,
+                     finding->tensor[0] != '\0' ? " in " : "", finding->tensor,
+                     sonde_finding_where(finding, where, sizeof where));
     }
     (void)fflush(stdout);
 }
 
 static void print_finding(const sonde_finding *finding)
 {
-    (void)printf("\n  %s  %s\n", finding->rule, finding->tensor);
+    char where[1024];
+
+    (void)printf("\n  %s  %s%s\n", finding->rule, finding->tensor,
+                 sonde_finding_where(finding, where, sizeof where));
     if (finding->steps > 1) {
         (void)printf("          steps %lld-%lld\n", (long long)finding->step,
                      (long long)finding->last_step);

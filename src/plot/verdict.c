@@ -72,13 +72,14 @@ static void draw_lead(sonde__report *report, const sonde_verdict *verdict)
 {
     const sonde_finding *first = verdict->headline;
     sonde_text *page = &report->page;
-    char when[96];
+    char when[96], where[1024];
 
     (void)sonde_finding_when(first, when, sizeof when);
     sonde__report_put(page, "<p class=\"lead\">Look first at %e", when);
     if (first->tensor[0] != '\0') {
         sonde__report_put(page, ", <code>%e</code>", first->tensor);
     }
+    sonde__report_put(page, "%e", sonde_finding_where(first, where, sizeof where));
     sonde__report_put(page, ": <a href=\"#r0\">%e</a>", first->rule);
     if (verdict->after > 0) {
         sonde__report_put(page, "; %c follow%s from it", verdict->after, "more finding",
@@ -253,12 +254,14 @@ static void draw_where(sonde__report *report, const sonde_finding *finding)
     const uint32_t id = sonde__report_tensor(report, finding);
     const sonde_tensor_info *info =
         id != SONDE_NO_TENSOR ? sonde_catalogue_info(report->catalogue, id) : NULL;
+    char where[1024];
 
+    (void)sonde_finding_where(finding, where, sizeof where);
     if (finding->tensor[0] == '\0') {
-        sonde_text_add(page, "the whole run");
+        sonde__report_put(page, "the whole run%e", where);
         return;
     }
-    sonde__report_put(page, "<code>%e</code>", finding->tensor);
+    sonde__report_put(page, "<code>%e</code>%e", finding->tensor, where);
     if (info != NULL) {
         char shape[128];
 

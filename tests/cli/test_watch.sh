@@ -22,7 +22,7 @@ END
 
 run 7 "$sonde" watch --run runs/first --rules NonFinite train.py --run "two words" -h
 [ "$(cat "$out")" = "train.py --run two words -h" ] || fail "output: $(cat "$out")"
-stderr_is "sonde: OK: 1 rules checked 30 steps"
+stderr_is "sonde: nothing found by 1 rule in 30 steps, 0 to 29"
 run 0 "$sonde" ls runs/first
 run 7 "$sonde" watch --rules none -m train more
 grep -q 'train.py more$' "$out" || fail "output: $(cat "$out")"

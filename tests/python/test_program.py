@@ -58,7 +58,8 @@ def a_classifier():
         loss = F.cross_entropy(out, y)  # LINE loss
         loss.backward()  # LINE backward
         optimizer.step()  # LINE step
-    check(f"two steps are recorded: {len(found)}", len(found) == 2)
+    check(f"two steps are recorded, and the third with the same batch: {len(found)}",
+          len(found) == 3)
     text = of_train(found)
     check(f"operations: {text.ops()}",
           text.ops() == ["linear", "relu", "dropout", "linear", "cross_entropy"])
@@ -460,9 +461,9 @@ def recorded():
     check("no fault", watch.faults == 0)
     run = sonde.open(path)
     check(f"texts: {[mode for mode, _ in found]}", [mode for mode, _ in found] ==
-          ["train", "train", "train", "eval"])
+          ["train", "train", "train", "train", "eval"])
     steps = run.steps("train", "program/train").tolist()
-    check(f"steps, without the second, which is like the first: {steps}", steps == [0, 5])
+    check(f"steps, without the second, which is like the first: {steps}", steps == [0, 3, 5])
     for step, (_, text) in zip(steps, found[1:]):
         row = json.loads(bytes(run.value("program/train", step, mode="train")))
         check(f"step {step}: the same nodes", [node["op"] for node in row["nodes"]] == text.ops() and
@@ -475,6 +476,108 @@ def recorded():
           "program")
     row = json.loads(bytes(run.value("program/eval", 0, mode="eval")))
     check("evaluation", row["mode"] == "eval" and row["nodes"][-1]["op"] == "cross_entropy")
+
+
+def steps_of(net, batches, loss_of=F.cross_entropy):
+    """The programs of a program that trains on these batches."""
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    watch, found = make(net, optimizer)
+    for x, y in batches:
+        optimizer.zero_grad()
+        loss_of(net(x), y).backward()
+        optimizer.step()
+    watch.close()
+    check("no fault", watch.faults == 0)
+    return [text for mode, text in found if mode == "train"]
+
+
+@program
+def batches_that_repeat():
+    x, y = batch()
+    found = steps_of(Net(), [(x, y)] * 6)
+    facts = found[-1].facts
+    check(f"the same batch at every step: {facts}", len(found) == 3 and
+          facts["input_repeats"] == 3 and facts["label_repeats"] == 3)
+    check("one and two like it say nothing", "input_repeats" not in found[1].facts)
+    found = steps_of(Net(), [(torch.randn(16, 5), y) for _ in range(6)])
+    facts = found[-1].facts
+    check(f"other inputs, the same labels: {facts}", facts["input_repeats"] == 0 and
+          facts["label_repeats"] == 3)
+    found = steps_of(Net(), [(torch.randn(16, 5), torch.randint(3, (16,))) for _ in range(6)])
+    check(f"another batch at every step: {found[-1].facts}", len(found) == 2 and
+          found[-1].facts["input_repeats"] == found[-1].facts["label_repeats"] == 0)
+
+
+class Tokens(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.emb, self.out = nn.Embedding(20, 8), nn.Linear(8, 20)
+
+    def forward(self, x):
+        return self.out(self.emb(x))
+
+
+@program
+def targets_from_tokens():
+    tokens = torch.randint(20, (4, 9))
+    flat = lambda out, y: F.cross_entropy(out.reshape(-1, 20), y.reshape(-1))
+    facts = lambda x, y, loss_of=flat: steps_of(Tokens(), [(x, y)] * 2, loss_of)[-1].facts
+    found = facts(tokens[:, :-1], tokens[:, 1:])
+    check(f"the next token: {found}", found["labels_shift"] == 1)
+    found = facts(tokens, tokens, lambda out, y: F.cross_entropy(
+        out[:, :-1].transpose(1, 2), y[:, 1:]))
+    check(f"shifted in the loss: {found}", found["labels_shift"] == 1 and
+          found["labels_equal_input"] is False)
+    found = facts(tokens, tokens)
+    check(f"the token itself: {found}", found["labels_shift"] == 0 and
+          found["labels_equal_input"] is True)
+    hidden = torch.where(torch.rand(4, 9) < 0.5, 0, tokens)
+    goals = torch.where(hidden == 0, tokens, -100)
+    check("masked tokens", "labels_shift" not in facts(hidden, goals))
+    check("other targets", "labels_shift" not in facts(tokens, torch.randint(20, (4, 9))))
+
+
+class Noise(torch.utils.data.Dataset):
+    def __init__(self, same):
+        self.generator = torch.Generator().manual_seed(1) if same else None
+
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, i):
+        return torch.randn(5, generator=self.generator), i % 3
+
+
+@program
+def batches_of_a_loader():
+    for same in (True, False):
+        loader = torch.utils.data.DataLoader(Noise(same), batch_size=4, shuffle=True,
+                                             num_workers=2)
+        found = steps_of(Net(), loader)  # LINE loader
+        check(f"events: {found[1].kinds()}", found[1].kinds()[:2] == ["batch", "zero_grad"])
+        event = found[1].event("batch")
+        check(f"the loader: {event}", event["attributes"]["num_workers"] == 2 and
+              event["attributes"]["sampler"] == "RandomSampler" and
+              event["attributes"]["batch_size"] == 4)
+        check("its line", event["place"])
+        check(f"workers with the same random numbers ({same}): {found[-1].facts}",
+              found[-1].facts.get("workers_repeat", False) is same)
+    loader = torch.utils.data.DataLoader([batch(4)] * 5, batch_size=None)
+    net = Net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    watch, found = make(net, optimizer)
+    for part in range(2):
+        for x, y in loader:
+            net.zero_grad()
+            F.cross_entropy(net(x), y).backward()
+            optimizer.step()
+        with torch.no_grad():
+            for x, y in loader:
+                net.eval()(x)
+        net.train()
+    watch.close()
+    check(f"those of an evaluation make no new outline: {len(found)}", len(found) <= 6)
+    check("no fault", watch.faults == 0)
 
 
 @program

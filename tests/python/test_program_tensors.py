@@ -236,4 +236,28 @@ def nothing_changes():
     check("the same bits", all(torch.equal(a, b) for a, b in zip(run(True), run(False))))
 
 
+@program
+def looks_are_seldom():
+    """In steady steps nothing looks for these tensors, whatever rules ask for."""
+    x, y = data()
+    loss_of = lambda net: F.cross_entropy(net(x), y)
+    trial = train("seldom", loss_of, steps=120)
+    steps = trial.steps("train", "loss/labels").tolist()
+    check(f"labels: {steps}", steps == [*range(20), 50, 100])
+    trial = train("always", loss_of, steps=60, every=2)
+    check("as often as the program says",
+          trial.steps("train", "loss/labels").tolist()[-4:] == [52, 54, 56, 58])
+
+    def evaluate(net, i):
+        if i == 29:
+            with torch.no_grad():
+                for _ in range(60):
+                    F.cross_entropy(net.eval()(x), y)
+            net.train()
+
+    trial = train("evaluated", loss_of, between=evaluate)
+    check(f"an evaluation: {trial.steps('eval', 'loss').tolist()}",
+          trial.steps("eval", "loss").tolist() == [*range(8), 50])
+
+
 main()

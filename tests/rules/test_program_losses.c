@@ -71,6 +71,9 @@
     "{'op': '" op "', 'inputs': " operands ", 'outputs': [3], 'place': [0, 7]}],"        \
     "'events': [{'event': 'backward', 'value': 3, 'place': [0, 9]}]"
 
+/* Scores of one class and their labels. */
+#define ONE_CLASS(loss) DIFFERENCE("[8, 1]", "[8]", loss, "[1, 2]", "", "")
+
 #define SHAPED                                                                           \
     ",{'dtype': 'float32', 'shape': [8, 1], 'requires_grad': true, 'tensor': 'column'}"
 
@@ -148,6 +151,17 @@ static const program_case cases[] = {
      .about = "out",
      .line = 12,
      .message = "dimension 0"},
+    {"one output before cross-entropy",
+     "SoftmaxMisuse",
+     {ONE_CLASS("cross_entropy")},
+     .outcome = FAILED,
+     .about = "output_0",
+     .line = 7,
+     .message = "cross_entropy at train.py:7 gets scores (8, 1), of one class"},
+    {"one output before the binary cross-entropy",
+     "SoftmaxMisuse",
+     {ONE_CLASS("binary_cross_entropy_with_logits")},
+     .outcome = CLEAN},
     {"scores before cross-entropy",
      "SoftmaxMisuse",
      {CLASSIFIER("relu", "", "cross_entropy")},

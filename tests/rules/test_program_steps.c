@@ -1,5 +1,5 @@
 /*
- * test_program_steps.c - TrainEvalMode, EvalNondeterminism, StepOrder and FrozenParameter
+ * test_program_steps.c - TrainEvalMode, EvalNondeterminism, StepOrder, MissingZeroGrad and FrozenParameter
  * by the program of a step.
  */
 #include "rules/program_cases.h"
@@ -53,6 +53,10 @@
 #define SCALED(line)                                                                     \
     "{'event': 'backward', 'value': 0, 'attributes': {'scale': 65536},"                  \
     " 'place': [0, " #line "]}"
+#define LEFT(bits, line)                                                                 \
+    "{'event': 'backward', 'value': 0, 'attributes': {'left': " #bits "},"               \
+    " 'place': [0, " #line "]}"
+#define PASSED "{'event': 'forward', 'module': -1, 'grad': true, 'place': [0, 3]},"
 #define STEP(line) "{'event': 'step', 'optimizer': 0, 'place': [0, " #line "]}"
 #define STEP_OF(optimizer, line)                                                         \
     "{'event': 'step', 'optimizer': " #optimizer ", 'place': [0, " #line "]}"
@@ -73,6 +77,12 @@ static void put_gradient(stream *s, int step)
 {
     put_loss(s, step);
     stream_put_all(s, 1, 0.5F);
+}
+
+static void put_first_gradient(stream *s, int step)
+{
+    (void)step;
+    stream_put_all(s, 0, 0.5F);
 }
 
 /* --- parameters ----------------------------------------------------------------------- */
@@ -249,6 +259,37 @@ static const program_case cases[] = {
      "loss loss 0, gradient gradient/w 2 2",
      put_loss,
      .outcome = CLEAN},
+    {"without backward",
+     "StepOrder",
+     {ORDER(PASSED ZERO(4) "," STEP(7)), ORDER(PASSED ZERO(5) "," STEP(7))},
+     "loss loss 0, gradient gradient/w 2 2",
+     put_loss,
+     .outcome = FAILED,
+     .about = "",
+     .line = 7,
+     .message = "No backward pass stands between the forward pass at train.py:3"},
+    {"without backward, at each step the same",
+     "StepOrder",
+     {ORDER(PASSED STEP(7))},
+     "loss loss 0, gradient gradient/w 2 2",
+     put_loss,
+     .steps = 4,
+     .outcome = FAILED,
+     .about = "",
+     .line = 7,
+     .message = "no parameter has a gradient"},
+    {"gradients that are set by hand",
+     "StepOrder",
+     {ORDER(PASSED STEP(7)), ORDER(PASSED STEP(8))},
+     "loss loss 0, gradient gradient/w 2 2",
+     put_gradient,
+     .outcome = CLEAN},
+    {"backward from the second step on",
+     "StepOrder",
+     {ORDER(PASSED STEP(7)), ORDER(PASSED BACK(6) "," STEP(7))},
+     "loss loss 0, gradient gradient/w 2 2",
+     put_loss,
+     .outcome = CLEAN},
     {"another optimizer is cleared",
      "StepOrder",
      {ORDER_OF(SGD_AND_ADAM, "cross_entropy",
@@ -310,6 +351,15 @@ static const program_case cases[] = {
      "StepOrder",
      {ORDER_OF("{'kind': 'Adam'}", "cross_entropy", BACK(5) "," BACK(5) "," STEP(7))},
      .outcome = CLEAN},
+    {"two batches, a term divided",
+     "StepOrder",
+     {"'mode': 'train', 'values': [{'dtype': 'float32', 'requires_grad': true},"
+      "{'dtype': 'float32', 'requires_grad': true}, {'dtype': 'float32'}],"
+      "'nodes': [{'op': 'cross_entropy', 'inputs': [2], 'outputs': [1], 'place': [0, 1]},"
+      "{'op': 'div', 'inputs': [1], 'outputs': [2], 'place': [0, 1]},"
+      "{'op': 'add', 'inputs': [1, 2], 'outputs': [0], 'place': [0, 2]}],"
+      "'optimizers': [{'kind': 'SGD'}], 'events': [" BACK(5) "," BACK(5) "," STEP(7) "]"},
+     .outcome = CLEAN},
     {"two losses of one batch",
      "StepOrder",
      {ORDER(BACK(5) "," BACK(6) "," STEP(7))},
@@ -318,6 +368,63 @@ static const program_case cases[] = {
      "StepOrder",
      {ORDER_OF("{'kind': 'LBFGS'}", "cross_entropy",
                BACK(5) "," EVENT("clip", 1) "," BACK(5) "," STEP(7))},
+     .outcome = CLEAN},
+
+    {"gradients that are not cleared",
+     "MissingZeroGrad",
+     {ORDER(LEFT(0, 5) "," STEP(7)), ORDER(LEFT(1, 5) "," STEP(7))},
+     "gradient gradient/w 2 2",
+     .outcome = FAILED,
+     .about = "",
+     .line = 7,
+     .message = "after a step of SGD at train.py:7: backward at train.py:5"},
+    {"the gradients of one of two optimizers are not cleared",
+     "MissingZeroGrad",
+     {ORDER_OF(SGD_AND_ADAM, "cross_entropy",
+               LEFT(0, 3) "," STEP(4) "," LEFT(0, 5) "," STEP_OF(1, 6)),
+      ORDER_OF(SGD_AND_ADAM, "cross_entropy",
+               LEFT(2, 3) "," STEP(4) "," LEFT(3, 5) "," STEP_OF(1, 6))},
+     "gradient gradient/w 2 2",
+     .outcome = FAILED,
+     .about = "",
+     .line = 6,
+     .message = "after a step of Adam"},
+    {"gradients that are cleared",
+     "MissingZeroGrad",
+     {ORDER(LEFT(0, 5) "," STEP(7)), ORDER(ZERO(4) "," LEFT(0, 5) "," STEP(7))},
+     "gradient gradient/w 2 2",
+     put_first_gradient,
+     .outcome = CLEAN},
+    {"gradients that are cleared by hand, and add up within a step",
+     "MissingZeroGrad",
+     {ORDER(LEFT(0, 5) "," LEFT(1, 5) "," STEP(7)),
+      ORDER(LEFT(0, 5) "," LEFT(1, 5) "," STEP(8))},
+     "gradient gradient/w 2 2",
+     put_first_gradient,
+     .outcome = CLEAN},
+    {"two players, each cleared by its model",
+     "MissingZeroGrad",
+     {ORDER_OF(SGD_AND_ADAM, "cross_entropy",
+               LEFT(0, 3) "," STEP(4) "," LEFT(1, 5) "," STEP_OF(1, 6)),
+      ORDER_OF(SGD_AND_ADAM, "cross_entropy",
+               EVENT("zero_grad", 2) "," LEFT(2, 3) "," STEP(4) "," EVENT(
+                   "zero_grad", 4) "," LEFT(1, 5) "," STEP_OF(1, 6))},
+     "gradient gradient/w 2 2",
+     put_first_gradient,
+     .outcome = CLEAN},
+    {"an optimizer that steps at times",
+     "MissingZeroGrad",
+     {ORDER_OF(SGD_AND_ADAM, "cross_entropy", LEFT(0, 3) "," STEP(4)),
+      ORDER_OF(SGD_AND_ADAM, "cross_entropy",
+               ZERO(2) "," LEFT(2, 3) "," STEP(4) "," STEP_OF(1, 6))},
+     "gradient gradient/w 2 2",
+     put_first_gradient,
+     .outcome = CLEAN},
+    {"gradients that the program cannot read",
+     "MissingZeroGrad",
+     {ORDER(BACK(5) "," STEP(7)), ORDER(BACK(5) "," STEP(8))},
+     "gradient gradient/w 2 2",
+     put_first_gradient,
      .outcome = CLEAN},
 
     {"layers in a list",

@@ -53,6 +53,8 @@ static const struct {
      "", "a built-in rule has this name"},
     {HEAD "} rule.needs = nil return rule", "", "it has no needs"},
     {HEAD "} return rule", "", "it selects no tensors"},
+    {HEAD "} rule.needs = nil rule.program = 7 return rule", "",
+     "program is a number (expected a function)"},
     {HEAD "step = 7}" ALL "return rule", "", "step is a number (expected a function)"},
     {HEAD "modes = 'trian'}" ALL "return rule", "",
      "mode 'trian' (expected one of train, eval, predict)"},
@@ -157,7 +159,7 @@ static const struct {
     {HEAD "}\nfunction rule.wants() return 2 end\nreturn rule",
      "wants returned 2 for 'w' (expected true, false or a number from 1 to 1)"},
     {HEAD "}\nfunction rule.wants(ctx)\nctx:found{}\nend\nreturn rule",
-     "try.lua:5: found may only be called in observe, step, idle and finish"},
+     "try.lua:5: found may only be called in observe, program, step, idle and finish"},
     {HEAD "} local keep\n" ALL "function rule.step(ctx)\n"
           "if keep then return keep.mean end keep = ctx.tensors[1].vitals end\n"
           "function rule.finish() return keep.mean end return rule",

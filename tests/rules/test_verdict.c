@@ -141,6 +141,31 @@ static void steps_of_a_mode_come_first(void **state)
     assert_int_equal(sonde_verdict_text(NULL, when, sizeof when), 0);
 }
 
+static void a_line_stands_behind_the_tensor(void **state)
+{
+    sonde_finding finding = {.rule = "LossInput",
+                             .tensor = "fc",
+                             .message = "No.",
+                             .mode = SONDE_MODE_GLOBAL,
+                             .place = {"train.py", 41}};
+    const sonde_verdict verdict = {.word = SONDE_VERDICT_WRONG, .headline = &finding};
+    char where[32];
+
+    (void)state;
+    assert_string_equal(sonde_finding_where(&finding, where, sizeof where),
+                        " (train.py:41)");
+    expect_line(&verdict, "wrong: LossInput in fc (train.py:41) at step 0: No");
+    assert_string_equal(sonde_finding_where(&finding, where, 8), " (train");
+    finding.tensor = "";
+    expect_line(&verdict, "wrong: LossInput (train.py:41) at step 0: No");
+    finding.place = (sonde_place){"", 0};
+    assert_string_equal(sonde_finding_where(&finding, where, sizeof where), "");
+    finding.place = (sonde_place){NULL, 0};
+    assert_string_equal(sonde_finding_where(&finding, where, sizeof where), "");
+    assert_string_equal(sonde_finding_where(NULL, where, sizeof where), "");
+    assert_string_equal(sonde_finding_where(&finding, NULL, 0), "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -149,6 +174,7 @@ int main(void)
         cmocka_unit_test(without_data_nothing_is_judged),
         cmocka_unit_test(a_warning_is_doubtful),
         cmocka_unit_test(steps_of_a_mode_come_first),
+        cmocka_unit_test(a_line_stands_behind_the_tensor),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-"""python -m sonde check: runs a program to its first training step, and checks it there.
+"""sonde check: runs a program to its first training step, and checks it there.
 
 The program runs as it stands, in this process, on a tape (tape.py). At the first step of an
 optimizer after a backward pass (without optimizers: at the first backward pass) the networks of
@@ -255,7 +255,7 @@ def print_problem(problem: BaseException, program: list[str]) -> None:
 
 def parsed(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m sonde check", usage="%(prog)s [--json] [--seconds N] SCRIPT [ARGUMENT]...\n"
+        prog="sonde check", usage="%(prog)s [--json] [--seconds N] SCRIPT [ARGUMENT]...\n"
         "       %(prog)s [--json] [--seconds N] -m MODULE [ARGUMENT]...",
         description="runs a program to its first training step, and tests there what a network "
         "must have; exits with 0 if all passed, 1 if a property failed, 2 if it could not check")
@@ -263,8 +263,11 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--seconds", type=seconds, default=30.0, metavar="N",
                         help="the time of the check, without the program's own (30)")
     parser.add_argument("program", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    module = arguments.index("-m") if "-m" in arguments else len(arguments)
+    module = next((i for i, word in enumerate(arguments) if word in ("-m", "--module")),
+                  len(arguments))
     given = parser.parse_args(arguments[:module])
+    if not given.program and arguments[module:]:
+        arguments = [*arguments[:module], "-m", *arguments[module + 1:]]
     given.program += arguments[module:]
     if not given.program or given.program == ["-m"]:
         parser.error("no program (expected a script, or -m and a module)")

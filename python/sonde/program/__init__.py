@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .capture import PASSING, Capture, Known, pull
-from .facts import Facts
+from .capture import PASSING, Capture, Known, pull, tensors_of
+from .facts import Facts, left
 from .observed import Look, Observed
 from .places import Finder, root
 from .text import write
@@ -33,6 +33,17 @@ def _is_compiled_somewhere() -> bool:
     return bool(counters and counters.get("frames"))
 
 
+def _loader(batches: Any) -> dict[str, Any]:
+    """What a DataLoader says of how it makes batches."""
+    sampler = getattr(batches, "_index_sampler", None)
+    inner = getattr(sampler, "sampler", sampler)
+    found = {"num_workers": getattr(batches, "_num_workers", 0),
+             "batch_size": getattr(sampler, "batch_size", None),
+             "sampler": type(inner).__name__ if inner is not None else None,
+             "drop_last": getattr(batches, "_drop_last", None)}
+    return {key: value for key, value in found.items() if isinstance(value, (bool, int, str))}
+
+
 class Programs:
     """The programs of one watch."""
 
@@ -44,6 +55,7 @@ class Programs:
         self.on: Capture | None = None
         self.look_on: Look | None = None
         self.mode = ""
+        self.step_number = 0  # of its mode
         # Events between steps, by the outline that they make.
         self.noted: dict[int, tuple[str, dict[str, Any], Any]] = {}
         self.left: list[Any] = []  # modes that are off and still on the stack
@@ -52,13 +64,14 @@ class Programs:
     # --- called by C ------------------------------------------------------------------------
 
     def begin(self, mode: int, notes: list[int]) -> None:
-        """A step begins that is recorded. notes: outlines of the events before it."""
+        """A step begins that is recorded. notes: its number, and outlines of the events before
+        it."""
         hooks = self.hooks
+        self.mode, (self.step_number, *notes) = MODES[mode], notes
         if torch._C._get_tracing_state() is not None:
             return  # what is read of a module would be part of the trace
         self.left = [one for one in self.left if not pull(one)]
         known = Known(hooks.named_roots(), hooks.live_optimizers(), hooks.names)
-        self.mode = MODES[mode]
         self.on = Capture(known, self.finder, self.facts[self.mode], self.observed,
                           self.mode == "train")
         for index, ref in known.module_ids.values():
@@ -74,8 +87,9 @@ class Programs:
             self.on.event(kind, place, **row)
         self.on.install(not self.on.gap)
 
-    def look(self, mode: int) -> None:
+    def look(self, mode: int, step: int) -> None:
         """A step begins at which something is due that is known from the program."""
+        self.step_number, self.mode = step, MODES[mode]
         if not _is_compiled_somewhere() and torch._C._get_tracing_state() is None:
             self.left = [one for one in self.left if not pull(one)]
             self.look_on = Look(self.observed, self.finder, MODES[mode] == "train")
@@ -106,13 +120,25 @@ class Programs:
 
     def forward(self, module: Any, inputs: Any) -> None:
         self.observed.restart()
+        first = next((one for one in tensors_of(inputs) if one.numel()), None)
+        if first is not None:
+            self.see(first, False)
         if self.on is not None:
             self.on.forward(module, inputs, self.finder.here())
+
+    def see(self, tensor: torch.Tensor, are_labels: bool) -> None:
+        """The first input of a step of training, or the targets of its first loss."""
+        facts = self.facts[self.mode]
+        if self.mode == "train" and not torch._C._functorch.is_functorch_wrapped_tensor(tensor) \
+                and facts.see(facts.labels if are_labels else facts.inputs, self.step_number,
+                              tensor):
+            self.hooks.core.record_next()
 
     def backward(self, tensor: Any) -> None:
         """backward() is called, and its loss was shown."""
         if self.on is not None:
-            self.on.backward(tensor, self.hooks.loss_name, self.finder.here(), self.scale)
+            self.on.backward(tensor, self.hooks.loss_name, self.finder.here(), self.scale,
+                             left(self.hooks.live_optimizers()))
             self.scale = 1.0
         self._pause(1)
 
@@ -130,6 +156,9 @@ class Programs:
         place = self.finder.here()
         if place is None:  # by an optimizer of PyTorch's
             return
+        if kind == "batch":
+            row["attributes"] = _loader(subject)
+            self.facts["train"].workers = row["attributes"].get("num_workers", 0)
         if kind in ("zero_grad", "unscale"):
             row["optimizer"] = self.hooks.optimizer_number(subject)
         if outline > 1:
@@ -158,7 +187,7 @@ class Programs:
     def _text(self, on: Capture) -> str:
         backward = sum(row["event"] == "backward" for row in on.events)
         steps = len({row.get("optimizer") for row in on.events if row["event"] == "step"})
-        facts = dict(on.facts)
+        facts = on.facts | self.facts[self.mode].of_repeats()
         if backward and steps:
             facts["accumulation"] = backward // steps
         scales = [row["attributes"]["scale"] for row in on.events

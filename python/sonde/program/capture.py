@@ -17,7 +17,7 @@ from torch.nn.modules import module as torch_module
 from torch.overrides import TorchFunctionMode, _len_torch_function_stack, _pop_mode, _push_mode
 
 from . import losses, ops
-from .facts import Facts
+from .facts import Facts, shift_of
 from .places import Finder, Place
 from .text import Files
 
@@ -101,6 +101,7 @@ class Capture:
         self.events: list[dict[str, Any]] = []
         self.losses: list[dict[str, Any]] = []
         self.facts: dict[str, Any] = {}
+        self.tokens: Any = None  # a weak reference to the first input, if it is integer
         self.gap = ""
         self.makers: dict[int, int] = {}  # nodes, by the value that they make
         self.ids: dict[int, int] = {}  # values, by the identity of a tensor that lives
@@ -231,8 +232,9 @@ class Capture:
             self.observed.loss(function, place, operands, None, None, self.training)
         elif made.name in self.observed.activations and module >= 0 and \
                 self.known.names_activations(module):
-            self.observed.activation(function, self.known.modules[module]["name"], made.name,
-                                     results[0])
+            name = self.observed.activation(function, self.known.modules[module]["name"],
+                                            made.name, results[0])
+            self.values[node["outputs"][0]].setdefault("tensor", name)
 
     def _found_loss(self, number: int, operands: list[Any], result: Any) -> None:
         node = self.nodes[number]
@@ -242,12 +244,21 @@ class Capture:
             self.observed.loss(*node["_function"], operands, (
                 inputs.index(predictions), inputs.index(targets)), result, self.training)
         self._loss(number, node["outputs"][0], predictions, targets, node["place"])
-        if len(self.losses) == 1 and len(operands) > 1 and operands[1] is not None:
-            self._facts(operands[1])
+        if len(self.losses) == 1 and targets >= 0:
+            self._facts(operands[node["inputs"].index(targets)])
 
     def _facts(self, targets: torch.Tensor) -> None:
-        if not targets.is_floating_point() and not targets.is_complex() and targets.numel():
-            self.facts |= self.facts_of.of_labels(targets)
+        if targets.is_complex() or not targets.numel():
+            return
+        if targets.is_floating_point():
+            self.facts |= self.facts_of.of_targets(targets)
+            return
+        self.facts |= self.facts_of.of_labels(targets)
+        tokens = self.tokens() if self.tokens is not None else None
+        shift = shift_of(tokens, targets) if tokens is not None else None
+        if shift is not None:
+            self.facts["labels_shift"] = shift
+            self.facts["labels_equal_input"] = shift == 0
 
     def _loss(self, node: int, value: int, predictions: int, targets: int, place: Any) -> None:
         self.losses.append({"node": node, "value": value, "predictions": predictions,
@@ -330,9 +341,12 @@ class Capture:
             counts[kind] += 1
             if "input_dtype" not in self.facts and tensor.numel():
                 self.facts |= self.facts_of.of_input(tensor)
+                if kind == "input_ids" and not tensor.is_complex():
+                    self.tokens = weakref.ref(tensor)
 
     def backward(self, tensor: torch.Tensor, name: str, place: Place | None,
-                 scale: float) -> None:
+                 scale: float, left: int | None) -> None:
+        """left: optimizers with gradients of before (facts.left)."""
         value = self.value(tensor)
         parts = losses.above(value, self.nodes, self.makers)
         within = [row for row in self.losses if row["node"] in parts]
@@ -347,8 +361,9 @@ class Capture:
             whole = next((i for i in self.nodes[parts[0]]["inputs"] if i >= 0), value)
         if name and not self.values[whole].get("tensor"):
             self.values[whole]["tensor"] = name
+        known = {} if left is None else {"left": left}
         self.event("backward", place, value=whole,
-                   attributes={"scale": scale} if scale != 1 else {})
+                   attributes=known | ({"scale": scale} if scale != 1 else {}))
         self._reach(tensor)
 
     def _by_hand(self, value: int, node: int) -> None:

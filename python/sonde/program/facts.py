@@ -26,12 +26,107 @@ def _range(tensor: Any) -> dict[str, Any] | None:
     return found
 
 
+def _hash(tensor: Any) -> Any:
+    """What equal tensors have in common; None: it has no memory that can be read."""
+    try:
+        return tuple(tensor.shape), tensor.dtype, _sonde.hash_of(tensor)
+    except Exception:
+        return None
+
+
+class Repeats:
+    """Steps in a row at which a tensor had the same bits, of those that are looked at."""
+
+    def __init__(self) -> None:
+        self.step, self.last = -2, None
+        self.count: int | None = None  # None: it is not known
+        self.runs: list[int] = []  # equal steps in a row that came to an end, the last ones
+
+    def see(self, step: int, tensor: Any) -> None:
+        if step == self.step:
+            return  # the first of the step counts
+        now = _hash(tensor)
+        follows = step == self.step + 1 and self.last is not None
+        if now is None:
+            self.count = None
+        elif follows and now == self.last:
+            self.count = (self.count or 0) + 1
+        else:
+            self.runs = [*self.runs[-3:], (self.count or 0) + 1] if follows else []
+            self.count = 0 if follows else None
+        self.step, self.last = step, now
+
+    def by_workers(self, workers: int) -> bool:
+        """Whether each batch came as often in a row as there are workers."""
+        return workers > 1 and len(self.runs) == 4 and \
+            all(run == workers for run in self.runs[1:])
+
+
+_SHIFTS = 4  # places by which targets are looked for ahead of inputs
+_PLACES = 8  # that must agree, and not all with one token
+
+
+def shift_of(inputs: Any, targets: Any) -> int | None:
+    """By how many places integer targets are ahead of integer inputs [N, T]; None: they do not
+    follow from them. Targets below 0 count as left out; targets may be shorter than inputs."""
+    if inputs.dim() != 2 or targets.dim() not in (1, 2) or not 0 < inputs.numel() <= _LISTED or \
+            targets.numel() % inputs.shape[0] or targets.numel() > inputs.numel():
+        return None
+    rows, width = inputs.tolist(), targets.numel() // inputs.shape[0]
+    flat = targets.reshape(-1).tolist()
+    wanted = [flat[i * width:(i + 1) * width] for i in range(len(rows))]
+    for shift in range(_SHIFTS + 1):
+        pairs = [(goal, row[j + shift]) for row, goals in zip(rows, wanted)
+                 for j, goal in enumerate(goals) if goal >= 0 and j + shift < len(row)]
+        if len(pairs) >= _PLACES and all(a == b for a, b in pairs) and \
+                len({a for a, _ in pairs}) > 1:
+            return shift
+    return None
+
+
+def left(optimizers: list[Any]) -> int | None:
+    """The optimizers, as bits, whose parameters have gradients that are not all 0; None: these
+    cannot be read."""
+    bits = 0
+    for number, optimizer in enumerate(optimizers):
+        gradients = (parameter.grad for group in optimizer.param_groups
+                     for parameter in group["params"])
+        for gradient in gradients:
+            if gradient is None:
+                continue
+            try:
+                row = _sonde.vitals_of(gradient)
+            except Exception:
+                return None
+            if row[0] > row[4]:  # more elements than zeros
+                bits |= 1 << number
+                break
+    return bits
+
+
 class Facts:
     """Facts of the steps of one mode, in their order."""
 
     def __init__(self) -> None:
         self.last_label = -math.inf
         self.sorted = True
+        self.inputs, self.labels = Repeats(), Repeats()
+        self.workers = 0  # of the loader of the last batch
+
+    def see(self, repeats: Repeats, step: int, tensor: Any) -> bool:
+        """Shows the first input or the labels of a step. True: the next step tells more."""
+        before = self.inputs.by_workers(self.workers)
+        repeats.see(step, tensor)
+        return repeats.count == 2 or (self.inputs.by_workers(self.workers) and not before)
+
+    def of_repeats(self) -> dict[str, Any]:
+        """One or two steps alike are no fact yet."""
+        rows = ("input_repeats", self.inputs.count), ("label_repeats", self.labels.count)
+        found: dict[str, Any] = {name: count for name, count in rows
+                                 if count is not None and count not in (1, 2)}
+        if self.inputs.by_workers(self.workers):
+            found["workers_repeat"] = True
+        return found
 
     def of_labels(self, labels: Any) -> dict[str, Any]:
         found: dict[str, Any] = {"labels_dtype": str(labels.dtype).removeprefix("torch.")}
@@ -46,6 +141,17 @@ class Facts:
                 all(a <= b for a, b in zip(numbers, numbers[1:]))
             self.last_label = numbers[-1]
             found["labels_sorted"] = self.sorted
+        return found
+
+    def of_targets(self, targets: Any) -> dict[str, Any]:
+        """Of floating targets."""
+        ends = _range(targets)
+        if ends is None:
+            return {}
+        found = {"targets_min": ends["min"], "targets_max": ends["max"]}
+        if ends["count"] <= _LISTED:
+            found["targets_whole"] = all(float(number).is_integer()
+                                         for number in targets.reshape(-1).tolist())
         return found
 
     def of_input(self, tensor: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .ops import SYMMETRIC
+from .ops import OF_PAIRS, SYMMETRIC
 
 _DEPTH = 64  # operations between backward() and where predictions and targets meet
 
@@ -17,7 +17,8 @@ Rows = list[dict[str, Any]]
 
 def of_function(node: dict[str, Any], values: Rows) -> tuple[int, int]:
     """(predictions, targets) of a loss function."""
-    inputs = [*node["inputs"], -1, -1][:2]
+    inputs = [*node["inputs"], -1, -1, -1]
+    inputs = inputs[::2][:2] if node["op"] in OF_PAIRS else inputs[:2]
     first, second = (i >= 0 and values[i].get("requires_grad", False) for i in inputs)
     if node["op"] in SYMMETRIC and second and not first:
         inputs.reverse()

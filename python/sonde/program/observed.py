@@ -43,6 +43,7 @@ class Observed:
             weakref.WeakKeyDictionary()
         self.counts: dict[tuple[str, str], int] = {}  # activations in this pass
         self.activations = ACTIVATIONS
+        self.always = hooks.watch.every["activations"] > 0  # as often as the program says
 
     def restart(self) -> None:
         """A forward pass begins."""
@@ -68,6 +69,8 @@ class Observed:
         self._see(f"{name}/predictions", "output", predictions, "", FORWARD)
         kind = "targets" if targets.is_floating_point() else "labels"
         self._see(f"{name}/{kind}", "input", targets, "", 0)
+        if not number and kind == "labels":
+            self.hooks.programs.see(targets, True)
         if not training and result is not None and result.dim() == 0:
             self._see_evaluated(name, result.detach())
 
@@ -78,16 +81,17 @@ class Observed:
             watch._losses[name] = watch._declare(name, "loss", loss, "", "", FORWARD)
         if name not in self.slots:
             self.slots[name] = watch._losses[name]
-            self.hooks.core.look_for(self.slots[name], True)
+            self.hooks.core.look_for(self.slots[name], True, self.always)
         self.hooks.core.see(watch._losses[name], loss)
 
-    def activation(self, function: Any, name: str, op: str, result: Any) -> None:
-        """A function of the module of a name has computed an activation."""
+    def activation(self, function: Any, name: str, op: str, result: Any) -> str:
+        """A function of the module of a name has computed an activation. Returns its name."""
         number = self.counts.get((name, op), 0)
         self.counts[name, op] = number + 1
         self.functions.add(function)
         whole = f"{name}/{op}:{number}" if name else f"{op}:{number}"
         self._see(whole, "activation", result, ACTIVATIONS[op], FORWARD, name)
+        return whole
 
     def _see(self, name: str, role: str, tensor: torch.Tensor, op: str, when: int,
              module: str = "") -> None:
@@ -100,7 +104,7 @@ class Observed:
                 self.hooks.watch._declare(name, role, tensor, module, op, when)
             self.slots[name] = slot
             if slot >= 0:
-                self.hooks.core.look_for(slot, False)
+                self.hooks.core.look_for(slot, False, self.always)
         if slot >= 0:
             self.hooks.core.see(slot, tensor.detach())
 

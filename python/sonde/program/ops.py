@@ -17,6 +17,8 @@ LOSSES = frozenset((
     "multilabel_margin_loss", "multilabel_soft_margin_loss"))
 # Losses whose first two arguments may change places.
 SYMMETRIC = frozenset(("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"))
+# Losses of two inputs and their targets.
+OF_PAIRS = frozenset(("cosine_embedding_loss", "margin_ranking_loss"))
 
 _ALIASES = {
     **dict.fromkeys(("view", "flatten", "unflatten", "reshape_as", "view_as", "ravel"), "reshape"),

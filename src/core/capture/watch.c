@@ -240,7 +240,7 @@ static sonde_err extend(watch_state *watch, uint32_t first, sonde_diag *diag)
     }
     choose_checks(watch, first);
     if (watch->stepping) {
-        watch->due = sonde_observer_begin_due(watch->observer, &watch->at);
+        watch->due = sonde__observer_due_too(watch->observer, &watch->at);
     }
     return SONDE_OK;
 }

@@ -29,6 +29,9 @@ bool sonde__observer_when_bad_in(const sonde_observer *observer, sonde_mode mode
 /* What is due now of any tensor of a role: SONDE_HOW_ bits. */
 unsigned sonde__observer_role_wants(const sonde_observer *observer, sonde_role role);
 
+/* After an extension, while a step is on: new tensors are due at it like others. place: the
+ * step's. Whether anything is due. */
+bool sonde__observer_due_too(sonde_observer *observer, const sonde_coordinate *place);
 /* Drops the current step: no sink sees its end. */
 void sonde__observer_drop_step(sonde_observer *observer);
 

@@ -159,38 +159,57 @@ static void set_next(sonde_observer *observer, const sonde_coordinate *place)
     observer->gate.next_due[place->mode] = next;
 }
 
+/* Wants what a tap has from an index on, if the tap is due at the step that is on. */
+static void want(sonde_observer *observer, sonde__observe_tap *tap, size_t from)
+{
+    const sonde_coordinate *place = &observer->at;
+
+    tap->due = tap->count > 0 &&
+               (is_due(tap, (int)place->mode, place->mode_step) ||
+                (!tap->apart && is_due(tap, SONDE_MODE_GLOBAL, place->global_step)));
+    tap->wanted = tap->count;
+    if (!tap->due) {
+        return;
+    }
+    observer->stepping = true;
+    observer->sink_due[tap->sink] = 1;
+    for (size_t j = from; j < tap->count; j++) {
+        observer->wants[tap->tensors[j]] |= (uint8_t)tap->how;
+    }
+    for (unsigned roles = tap->roles; roles != 0; roles &= roles - 1) {
+        observer->role_wants[__builtin_ctz(roles)] |= (uint8_t)tap->how;
+    }
+}
+
 bool sonde_observer_begin_due(sonde_observer *observer, const sonde_coordinate *place)
 {
     if (observer == NULL || place == NULL || (unsigned)place->mode >= SONDE_MODE_COUNT) {
         return false;
     }
-    bool any = false;
-
     close_step(observer);
     observer->at = *place;
     for (size_t i = 0; i < observer->tap_count; i++) {
-        sonde__observe_tap *tap = &observer->taps[i];
-
-        tap->due = tap->count > 0 &&
-                   (is_due(tap, (int)place->mode, place->mode_step) ||
-                    (!tap->apart && is_due(tap, SONDE_MODE_GLOBAL, place->global_step)));
-        if (!tap->due) {
-            continue;
-        }
-        any = true;
-        observer->sink_due[tap->sink] = 1;
-        for (size_t j = 0; j < tap->count; j++) {
-            observer->wants[tap->tensors[j]] |= (uint8_t)tap->how;
-        }
-        for (unsigned roles = tap->roles; roles != 0; roles &= roles - 1) {
-            observer->role_wants[__builtin_ctz(roles)] |= (uint8_t)tap->how;
-        }
+        want(observer, &observer->taps[i], 0);
     }
-    observer->stepping = any;
-    if (!any) {
+    if (!observer->stepping) {
         set_next(observer, place);
     }
-    return any;
+    return observer->stepping;
+}
+
+bool sonde__observer_due_too(sonde_observer *observer, const sonde_coordinate *place)
+{
+    if (!observer->stepping) {
+        return sonde_observer_begin_due(observer, place);
+    }
+    for (size_t i = 0; i < observer->tap_count; i++) {
+        sonde__observe_tap *tap = &observer->taps[i];
+
+        if (tap->wanted < tap->count && !tap->waits) {
+            want(observer, tap, tap->wanted);
+        }
+    }
+    return true;
 }
 
 unsigned sonde__observer_role_wants(const sonde_observer *observer, sonde_role role)

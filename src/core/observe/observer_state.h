@@ -8,7 +8,7 @@
  *                                 order in which taps were added, aliases ascending
  *     wants[t]                    union of how over the taps due now; 0 between steps
  *
- * extend appends the ids of new tensors to the taps and makes the list again. The
+ * extend appends the ids of new tensors to the taps and their entries to the list. The
  * observer resolves taps that have a selector of their own. It calls the owners of the
  * other taps (a hook, rules), which add their taps again for the new ids: a tap with the
  * same sink, schedules and how gets them.
@@ -27,6 +27,7 @@ typedef struct sonde__observe_tap {
     uint32_t *tensors;    /* by index of ids: the tensor; for an alias, its own */
     size_t count, capacity;
     size_t listed;  /* of these, in the observer's lists */
+    size_t wanted;  /* of these, seen by the step that is on, or was */
     unsigned roles; /* bit r: a tensor of it has role r */
     sonde_schedule when[SONDE_MODE_COUNT];
     int64_t *steps[SONDE_MODE_COUNT]; /* the steps of the schedules, owned */
@@ -64,8 +65,9 @@ struct sonde_observer {
     size_t *first;
     sonde__observe_entry *entries;
     uint8_t *sink_due;
-    sonde_sketch *sketch; /* if any tap asks for one */
-    sonde_coordinate at;  /* of the current step */
+    size_t list_capacity, entry_capacity, due_capacity; /* of wants, ever, first; ... */
+    sonde_sketch *sketch;                               /* if any tap asks for one */
+    sonde_coordinate at;                                /* of the current step */
     sonde_call_shape shape;
     bool bound, stepping, global, extending;
     bool complained; /* about an invalid view */

@@ -296,76 +296,83 @@ static sonde_err check_call_shape(const sonde_call_shape *shape, sonde_diag *dia
     return SONDE_OK;
 }
 
-/* The parts that are rebuilt when tensors are added (observer_state.h). */
-typedef struct tap_lists {
-    uint32_t declared;
-    uint8_t *wants, *ever, *sink_due;
-    size_t *first;
-    sonde__observe_entry *entries;
-    sonde_sketch *sketch; /* NULL: the observer has one already, or no tap needs one */
-} tap_lists;
-
-static void free_lists(tap_lists *lists)
+/* Makes room in the lists for all tensors of the catalogue. */
+static sonde_err reserve_lists(sonde_observer *observer, sonde_diag *diag)
 {
-    sonde__free(lists->wants);
-    sonde__free(lists->ever);
-    sonde__free(lists->sink_due);
-    sonde__free(lists->first);
-    sonde__free(lists->entries);
-    sonde__free(lists->sketch);
-}
-
-static sonde_err allocate_lists(const sonde_observer *observer, tap_lists *out,
-                                sonde_diag *diag)
-{
-    size_t entries = 0;
+    const size_t declared = sonde_catalogue_count(observer->catalogue);
+    const size_t room = declared + 2;
+    size_t entries = 0, wants = observer->list_capacity, ever = observer->list_capacity;
     unsigned how = 0;
 
     for (size_t i = 0; i < observer->tap_count; i++) {
         entries += observer->taps[i].count;
         how |= observer->taps[i].how;
     }
-    const bool sketches = (how & SONDE_HOW_SKETCH) != 0 && observer->sketch == NULL;
-    out->declared = sonde_catalogue_count(observer->catalogue);
-    out->wants = sonde__calloc(out->declared, 1);
-    out->ever = sonde__calloc(out->declared, 1);
-    out->first = sonde__calloc((size_t)out->declared + 2, sizeof *out->first);
-    out->entries = sonde__calloc(entries, sizeof *out->entries);
-    out->sink_due = sonde__calloc(observer->sink_count, 1);
-    out->sketch = sketches ? sonde__malloc(sizeof *out->sketch) : NULL;
-    return out->wants != NULL && out->ever != NULL && out->first != NULL &&
-                   out->entries != NULL && out->sink_due != NULL &&
-                   (!sketches || out->sketch != NULL)
-               ? SONDE_OK
-               : sonde__fail_nomem(diag, "an observer's lists");
+    bool good = sonde__reserve(&observer->wants, &wants, room, 1);
+
+    observer->gate.wants = observer->wants;
+    good = good && sonde__reserve(&observer->ever, &ever, room, 1) &&
+           sonde__reserve(&observer->first, &observer->list_capacity, room,
+                          sizeof *observer->first) &&
+           sonde__reserve(&observer->entries, &observer->entry_capacity, entries + 1,
+                          sizeof *observer->entries) &&
+           sonde__reserve(&observer->sink_due, &observer->due_capacity,
+                          observer->sink_count + 1, 1);
+    if (good && (how & SONDE_HOW_SKETCH) != 0 && observer->sketch == NULL) {
+        observer->sketch = sonde__malloc(sizeof *observer->sketch);
+        good = observer->sketch != NULL;
+    }
+    return good ? SONDE_OK : sonde__fail_nomem(diag, "an observer's lists");
 }
 
-/* A counting sort by tensor, which keeps the order of taps. first is one longer than it
- * needs to be: the counts go to first[t + 2], so that after placing, first[t] is a start.
- */
-static void fill_lists(const sonde_observer *observer, tap_lists *lists)
+/* The first tensor whose entries change: a new one, unless another name was added to one
+ * that the lists have. */
+static uint32_t first_changed(const sonde_observer *observer)
 {
-    size_t *first = lists->first;
-
     for (size_t i = 0; i < observer->tap_count; i++) {
         const sonde__observe_tap *tap = &observer->taps[i];
 
-        for (size_t j = 0; j < tap->count; j++) {
+        for (size_t j = tap->listed; j < tap->count; j++) {
+            if (tap->tensors[j] < observer->declared) {
+                return 0;
+            }
+        }
+    }
+    return observer->declared;
+}
+
+/* A counting sort by tensor, which keeps the order of taps, from a tensor on. first is one
+ * longer than it needs to be: the counts go to first[t + 2], so that after placing, first[t]
+ * is a start. */
+static void fill_lists(sonde_observer *observer, uint32_t from)
+{
+    const size_t declared = sonde_catalogue_count(observer->catalogue);
+    size_t *first = observer->first;
+
+    if (from == 0) {
+        first[0] = 0;
+    }
+    memset(first + from + 1, 0, (declared + 1 - from) * sizeof *first);
+    for (size_t i = 0; i < observer->tap_count; i++) {
+        const sonde__observe_tap *tap = &observer->taps[i];
+
+        for (size_t j = from == 0 ? 0 : tap->listed; j < tap->count; j++) {
             first[tap->tensors[j] + 2]++;
         }
     }
-    for (size_t t = 2; t <= lists->declared; t++) {
+    first[from + 1] = first[from];
+    for (size_t t = (size_t)from + 2; t <= declared; t++) {
         first[t] += first[t - 1];
     }
     for (size_t i = 0; i < observer->tap_count; i++) {
         const sonde__observe_tap *tap = &observer->taps[i];
 
-        for (size_t j = 0; j < tap->count; j++) {
+        for (size_t j = from == 0 ? 0 : tap->listed; j < tap->count; j++) {
             const uint32_t tensor = tap->tensors[j];
 
-            lists->entries[first[tensor + 1]++] =
+            observer->entries[first[tensor + 1]++] =
                 (sonde__observe_entry){(uint32_t)i, tap->ids[j]};
-            lists->ever[tensor] |= (uint8_t)tap->how;
+            observer->ever[tensor] |= (uint8_t)tap->how;
         }
     }
 }
@@ -387,26 +394,19 @@ static sonde_err prepare_sinks(const sonde_observer *observer, sonde_diag *diag)
     return SONDE_OK;
 }
 
-/* Puts the lists in place of the old ones; a step that is on keeps what it wants. */
-static void install_lists(sonde_observer *observer, tap_lists *made)
+/* Lists what the taps have and the lists have not; a step that is on keeps what it wants. */
+static sonde_err extend_lists(sonde_observer *observer, sonde_diag *diag)
 {
-    tap_lists old = {.wants = observer->wants,
-                     .ever = observer->ever,
-                     .sink_due = observer->sink_due,
-                     .first = observer->first,
-                     .entries = observer->entries};
+    const uint32_t before = observer->declared,
+                   declared = sonde_catalogue_count(observer->catalogue);
 
-    if (observer->declared > 0) {
-        memcpy(made->wants, observer->wants, observer->declared);
-    }
-    free_lists(&old);
-    observer->declared = made->declared;
-    observer->wants = made->wants;
-    observer->ever = made->ever;
-    observer->sink_due = made->sink_due;
-    observer->first = made->first;
-    observer->entries = made->entries;
-    observer->sketch = made->sketch != NULL ? made->sketch : observer->sketch;
+    SONDE__TRY(reserve_lists(observer, diag));
+    SONDE__TRY(prepare_sinks(observer, diag));
+    memset(observer->wants + before, 0, declared - before);
+    memset(observer->ever + before, 0, declared - before);
+    memset(observer->sink_due, 0, observer->sink_count);
+    fill_lists(observer, first_changed(observer));
+    observer->declared = declared;
     for (size_t i = 0; i < observer->tap_count; i++) {
         sonde__observe_tap *tap = &observer->taps[i];
 
@@ -414,24 +414,7 @@ static void install_lists(sonde_observer *observer, tap_lists *made)
         observer->sink_due[tap->sink] |= tap->due;
     }
     sonde__observer_open(observer);
-}
-
-static sonde_err make_lists(sonde_observer *observer, sonde_diag *diag)
-{
-    tap_lists made = {0};
-    sonde_err err = allocate_lists(observer, &made, diag);
-
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    fill_lists(observer, &made);
-    SONDE__TRY_GO(prepare_sinks(observer, diag));
-    install_lists(observer, &made);
     return SONDE_OK;
-
-error:
-    free_lists(&made);
-    return err;
 }
 
 sonde_err sonde_observer_bind(sonde_observer *observer, const sonde_call_shape *shape,
@@ -446,7 +429,7 @@ sonde_err sonde_observer_bind(sonde_observer *observer, const sonde_call_shape *
     observer->bound =
         true; /* if the rest fails, too: a half-bound observer is unusable */
     observer->shape = *shape;
-    return make_lists(observer, diag);
+    return extend_lists(observer, diag);
 }
 
 /* --- extending -------------------------------------------------------------------- */
@@ -457,7 +440,7 @@ static sonde_err select_new(const sonde_observer *observer, sonde__observe_tap *
 {
     const uint32_t count = sonde_catalogue_count(observer->catalogue);
 
-    memset(marks, 0, count);
+    memset(marks + observer->declared, 0, count - observer->declared);
     SONDE__TRY(sonde__selector_mark(tap->what, observer->catalogue, observer->declared,
                                     true, marks, diag));
     for (uint32_t id = observer->declared; id < count; id++) {
@@ -502,7 +485,7 @@ static sonde_err extend_taps(sonde_observer *observer, sonde_diag *diag)
     observer->extending = true;
     sonde_err err = extend_owners(observer, diag);
     observer->extending = false;
-    return err != SONDE_OK ? err : make_lists(observer, diag);
+    return err != SONDE_OK ? err : extend_lists(observer, diag);
 }
 
 sonde_err sonde_observer_extend(sonde_observer *observer, sonde_diag *diag)

@@ -332,7 +332,7 @@ static sonde_err attach_from(sonde__rule_attached *attached, uint32_t first,
     sonde_err err = SONDE_ENOMEM;
 
     work.looks = sonde__calloc(work.count - first, sizeof *work.looks);
-    work.ids = sonde__calloc(work.count, sizeof *work.ids);
+    work.ids = sonde__calloc(work.count - first, sizeof *work.ids);
     if (work.looks == NULL || work.ids == NULL ||
         !sonde__observe_map_reserve(&attached->map)) {
         err = sonde__fail_nomem(diag, "the taps of rules");

@@ -4,6 +4,7 @@
  */
 #include "rules/engine.h"
 #include "base/macros.h"
+#include "base/number.h"
 
 #include <sonde/rules.h>
 #include <sonde/text.h>
@@ -59,6 +60,22 @@ size_t sonde_finding_when(const sonde_finding *finding, char *buf, size_t size)
     return store(&text, buf, size);
 }
 
+const char *sonde_finding_where(const sonde_finding *finding, char *buf, size_t size)
+{
+    const bool known =
+        finding != NULL && finding->place.file != NULL && finding->place.file[0] != '\0';
+    char line[4200] = "";
+
+    if (buf == NULL || size == 0) {
+        return "";
+    }
+    if (known) {
+        (void)sonde_program_place_text(NULL, finding->place, line, sizeof line);
+    }
+    (void)sonde__snprintf(buf, size, known ? " (%s)" : "%s", line);
+    return buf;
+}
+
 /* "1 rule", "18,750 steps" */
 static void add_count(sonde_text *text, uint64_t count, const char *what)
 {
@@ -102,10 +119,12 @@ static void add_headline(sonde_text *text, const sonde_verdict *verdict)
 {
     const sonde_finding *first = verdict->headline;
     const size_t length = strlen(first->message);
+    char where[1024];
     const int sentence = (int)length - (length > 0 && first->message[length - 1] == '.');
 
-    sonde_text_format(text, "%s%s%s at ", first->rule,
-                      first->tensor[0] != '\0' ? " in " : "", first->tensor);
+    sonde_text_format(text, "%s%s%s%s at ", first->rule,
+                      first->tensor[0] != '\0' ? " in " : "", first->tensor,
+                      sonde_finding_where(first, where, sizeof where));
     add_when(text, first);
     sonde_text_format(text, ": %.*s", sentence, first->message);
     if (verdict->after > 0) {

@@ -274,8 +274,12 @@ sonde_err sonde_actions_check(const sonde_actions *actions, const sonde_rules *r
 
 static void describe(const sonde_finding *finding, char *buf, size_t size)
 {
-    (void)snprintf(buf, size, "%s at step %" PRId64 "%s%s", finding->rule, finding->step,
-                   finding->tensor[0] != '\0' ? " in " : "", finding->tensor);
+    char where[1024];
+
+    (void)sonde__snprintf(buf, size, "%s at step %" PRId64 "%s%s%s", finding->rule,
+                          finding->step, finding->tensor[0] != '\0' ? " in " : "",
+                          finding->tensor,
+                          sonde_finding_where(finding, where, sizeof where));
 }
 
 static void do_log(const sonde_finding *finding)

@@ -233,6 +233,28 @@ static void judge_logs(sonde_rule_run *run, const use *input)
     }
 }
 
+/* cross_entropy of scores of one class is 0. */
+static bool judge_one_class(sonde_rule_run *run, const use *input)
+{
+    sonde__builtin_text line, shape;
+
+    if (!sonde__builtin_walk_is(input->node->op, "cross_entropy") ||
+        input->program->values[input->scores].shape[input->classes] != 1) {
+        return false;
+    }
+    if (found(run, input, input->node->place, "classes", 1.0, 2.0)) {
+        sonde_rule_say(
+            run,
+            "Use binary_cross_entropy_with_logits for one output, or give the last "
+            "layer two.",
+            "%s%s gets scores %s, of one class: its softmax is always 1, the loss 0.",
+            input->node->op,
+            sonde__builtin_walk_line(input->program, input->node->place, &line),
+            sonde__builtin_walk_shape(input->program, input->scores, &shape));
+    }
+    return true;
+}
+
 /* Softmax of one value is 1, whatever that value is. Whether it is so, which is reported. */
 static bool judge_single(sonde_rule_run *run, const use *input)
 {
@@ -275,7 +297,9 @@ static void judge_loss(sonde_rule_run *run, const sonde_program *program,
     if (sonde__builtin_walk_is(node->op, "cross_entropy nll_loss")) {
         input.classes = scores->rank >= 2 ? 1 : 0;
     }
-    if (sonde__builtin_walk_is(node->op, LOSSES) && judge_single(run, &input)) {
+    if (scores->rank > 0 &&
+        ((sonde__builtin_walk_is(node->op, LOSSES) && judge_single(run, &input)) ||
+         judge_one_class(run, &input))) {
         return;
     }
     if (sonde__builtin_walk_is(node->op,

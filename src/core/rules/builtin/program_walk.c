@@ -174,6 +174,26 @@ const sonde_program_event *sonde__builtin_walk_event(const sonde_program *progra
     return NULL;
 }
 
+bool sonde__builtin_walk_clears(const sonde_program *program,
+                                const sonde_program_event *event, int optimizer,
+                                bool by_model)
+{
+    return event->kind == SONDE_EVENT_ZERO_GRAD &&
+           (event->optimizer == optimizer ||
+            (event->optimizer < 0 && (by_model || program->optimizer_count == 1)));
+}
+
+bool sonde__builtin_walk_calls_back(const sonde_program *program)
+{
+    for (size_t i = 0; i < program->optimizer_count; i++) {
+        if (strcmp(program->optimizers[i].kind, "LBFGS") == 0 ||
+            strstr(program->optimizers[i].kind, "SAM") != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* --- texts -------------------------------------------------------------------------- */
 
 const char *sonde__builtin_walk_line(const sonde_program *program, sonde_place place,

@@ -72,6 +72,14 @@ bool sonde__builtin_walk_objectives(const sonde_program *program, bool *marks);
 const sonde_program_event *sonde__builtin_walk_event(const sonde_program *program,
                                                      size_t i, sonde_event_kind kind);
 
+/* Whether an event clears the gradients that an optimizer steps on. by_model: also one that
+ * clears those of a model while there are several optimizers. */
+bool sonde__builtin_walk_clears(const sonde_program *program,
+                                const sonde_program_event *event, int optimizer,
+                                bool by_model);
+/* Whether an optimizer calls the program itself, as LBFGS and SAM do. */
+bool sonde__builtin_walk_calls_back(const sonde_program *program);
+
 /* --- texts -------------------------------------------------------------------------- */
 
 enum { SONDE__WALK_TEXT = 96 };

@@ -15,6 +15,8 @@
  *     order       after ORDERED steps with at least 8 labels, the entropy of the labels of
  *                 a step is on average below SORTED of that of all labels: a batch holds
  *                 hardly more than one class, so the data are not shuffled.
+ * Labels that the program makes itself are not judged for frequency where the scores are
+ * products of features, those of pairs: the right one has the same place in each row.
  * A difference in frequency is a note if several classes occur: many data have it (faults,
  * words), and the loss may weight classes. A misclassified class is a note if it has fewer
  * than a third of the samples of an even share. With smdebug, both are warnings.
@@ -30,6 +32,7 @@
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/program_walk.h"
 #include "rules/builtin/labels.h"
+#include "rules/builtin/program_walk.h"
 
 #include "base/macros.h"
 
@@ -37,6 +40,7 @@
 
 enum { ORDERED = 30, BATCH = 8 };
 #define SORTED 0.2
+#define LEAST_ENTROPY 0.5 /* of labels whose order can be judged */
 
 typedef struct imbalance {
     const char *labels_regex, *predictions_regex;
@@ -121,10 +125,86 @@ static int64_t count_classes(const int64_t *count)
     return classes;
 }
 
+/* --- the program ---------------------------------------------------------------------- */
+
+/* The loss that has labels; NULL: none is known. */
+static const sonde_program_loss *find_loss(const sonde_program *program)
+{
+    for (size_t i = 0; program != NULL && i < program->loss_count; i++) {
+        const sonde_program_loss *loss = &program->losses[i];
+
+        if (loss->node >= 0 && loss->predictions >= 0 && loss->targets >= 0 &&
+            !sonde_dtype_is_float(program->values[loss->targets].dtype)) {
+            return loss;
+        }
+    }
+    return NULL;
+}
+
+/* Whether labels are places of pairs, which the program knows beforehand. */
+static bool are_places(const sonde_program *program, const sonde_program_loss *loss)
+{
+    int labels = loss->targets, scores = loss->predictions;
+    const sonde_program_node *made =
+        sonde__builtin_walk_up(program, &labels, SONDE__WALK_VIEWS " to");
+    const sonde_program_node *scored = sonde__builtin_walk_up(
+        program, &scores, SONDE__WALK_VIEWS " " SONDE__WALK_PLAIN " div mul cat");
+
+    return (made != NULL || program->values[labels].kind == SONDE_VALUE_CONSTANT) &&
+           scored != NULL && sonde__builtin_walk_is(scored->op, "matmul einsum sum");
+}
+
+/* Only one class occurs. */
+static void report_one(sonde_rule_run *run, const imbalance *state, int class)
+{
+    const sonde_program *program = sonde_rule_program(run, SONDE_MODE_TRAIN);
+    const sonde_program_loss *loss = find_loss(program);
+    sonde__builtin_text line;
+
+    if (loss == NULL) {
+        sonde__rule_report(run, NULL, SONDE__SURE(WARNING), "imbalance", (double)INFINITY,
+                           state->threshold_imbalance, NULL,
+                           "All %lld labels are of class %d: only one class occurs.",
+                           (long long)state->seen, class);
+    } else if (!are_places(program, loss) &&
+               sonde_rule_found_at(
+                   run, sonde__builtin_walk_tensor(program, loss->targets, loss->value),
+                   program->nodes[loss->node].place, SONDE_SEVERITY_WARNING, "imbalance",
+                   (double)INFINITY, state->threshold_imbalance)) {
+        sonde_rule_say(
+            run, "Shuffle the data, and check how labels are read.",
+            "All %lld labels that %s%s gets are of class %d: only one class occurs.",
+            (long long)state->seen, program->nodes[loss->node].op,
+            sonde__builtin_walk_line(program, program->nodes[loss->node].place, &line),
+            class);
+    }
+}
+
+static double entropy(const int64_t *count, int32_t classes)
+{
+    double all = 0.0, sum = 0.0;
+
+    for (int32_t c = 0; c < classes; c++) {
+        all += (double)count[c];
+    }
+    for (int32_t c = 0; c < classes; c++) {
+        sum += count[c] > 0 ? (double)count[c] * log(all / (double)count[c]) : 0.0;
+    }
+    return all > 0.0 ? sum / all : 0.0;
+}
+
+/* Whether batches may hold one class each, as far as is known: then that is judged first. */
+static bool may_be_ordered(const imbalance *state)
+{
+    const double all = entropy(state->every, state->classes);
+
+    return !state->smdebug && state->steps > 0 && state->steps < ORDERED &&
+           all > LEAST_ENTROPY && state->within / (double)state->steps < 0.5 * all;
+}
+
 static void judge_frequency(sonde_rule_run *run, const imbalance *state)
 {
     int most = -1, least = -1;
-    double ratio = (double)INFINITY, sure = (double)INFINITY;
     const int64_t classes = count_classes(state->count);
     const bool one = classes == 1;
 
@@ -134,25 +214,20 @@ static void judge_frequency(sonde_rule_run *run, const imbalance *state)
             least = least < 0 || state->count[c] < state->count[least] ? c : least;
         }
     }
-    if (classes == 0 ||
-        (!one && !state->smdebug && state->steps > 0 && state->steps < ORDERED)) {
-        return; /* or the order of the labels is judged first */
-    }
-    if (!one) {
-        const double m = (double)state->count[most], l = (double)state->count[least];
-
-        ratio = m / l;
-        sure = (m - state->sure * sqrt(m)) / (l + state->sure * sqrt(l));
+    if (classes == 0 || (!one && may_be_ordered(state))) {
+        return;
     }
     if (one) {
-        sonde__rule_report(run, NULL, SONDE__SURE(WARNING), "imbalance", ratio,
-                           state->threshold_imbalance, NULL,
-                           "All %lld labels are of class %d: only one class occurs.",
-                           (long long)state->seen, most);
-    } else if (sure > state->threshold_imbalance) {
+        report_one(run, state, most);
+        return;
+    }
+    const double m = (double)state->count[most], l = (double)state->count[least];
+    const double sure = (m - state->sure * sqrt(m)) / (l + state->sure * sqrt(l));
+
+    if (sure > state->threshold_imbalance) {
         sonde__rule_report(run, NULL,
                            state->smdebug ? SONDE__SURE(WARNING) : SONDE__SURE(NOTE),
-                           "imbalance", ratio, state->threshold_imbalance, NULL,
+                           "imbalance", m / l, state->threshold_imbalance, NULL,
                            "Of %lld labels, %lld are of class %d and %lld of class %d.",
                            (long long)state->seen, (long long)state->count[most], most,
                            (long long)state->count[least], least);
@@ -203,19 +278,6 @@ static void judge_mistakes(sonde_rule_run *run, imbalance *state)
     }
 }
 
-static double entropy(const int64_t *count, int32_t classes)
-{
-    double all = 0.0, sum = 0.0;
-
-    for (int32_t c = 0; c < classes; c++) {
-        all += (double)count[c];
-    }
-    for (int32_t c = 0; c < classes; c++) {
-        sum += count[c] > 0 ? (double)count[c] * log(all / (double)count[c]) : 0.0;
-    }
-    return all > 0.0 ? sum / all : 0.0;
-}
-
 /* Compares the labels of this step with those of all steps. */
 static void judge_order(sonde_rule_run *run)
 {
@@ -249,7 +311,7 @@ static void judge_order(sonde_rule_run *run)
         return; /* n classes have at most the entropy log n */
     }
     const double all = entropy(state->every, state->classes);
-    if (all > 0.5 && within < SORTED * all) {
+    if (all > LEAST_ENTROPY && within < SORTED * all) {
         sonde__rule_report(run, NULL, SONDE__SURE(WARNING), "entropy", within,
                            SORTED * all, "Shuffle the data.",
                            "Batches hold hardly more than one class each: the entropy of "

@@ -41,9 +41,15 @@
  * each gradient are used, evenly spread. Gradients of a smooth loss can look like sums for
  * long, so the finding is a suspicion, and a note if training goes well.
  *
- * Evidence: raw gradients of consecutive steps; vital signs of parameters; losses.
+ * The program of a step says more, if its backward passes say which optimizers' gradients
+ * were left (docs/program.md): an optimizer that has stepped before, with gradients left at
+ * each backward pass before its next step, adds gradients up, which is an error at once. If
+ * none is left, the rule is silent.
+ *
+ * Evidence: programs; raw gradients of consecutive steps; vital signs of parameters; losses.
  */
 #include "rules/builtin/builtin.h"
+#include "rules/builtin/program_walk.h"
 #include "base/fail.h"
 #include "base/memory.h"
 #include "rules/context.h"
@@ -76,6 +82,8 @@ typedef struct zero_grad {
     int64_t grown;  /* first pairs at which all is one gradient more */
     bool from_start;
     bool paired;
+    bool known;       /* the program tells whether gradients are cleared */
+    uint32_t stepped; /* bit o: optimizer o, in the program before */
 } zero_grad;
 
 typedef struct tensor_memory {
@@ -303,6 +311,9 @@ static void report(sonde_rule_run *run, double percent)
     const zero_grad *state = sonde_rule_state(run);
     const sonde_finding *cause = sonde__rules_cause(run, others);
 
+    if (state->known) {
+        return;
+    }
     if (sonde__rule_report(run, NULL, cause != NULL ? SONDE__SURE(NOTE) : &adds_up,
                            "percent_summed", percent, SHARE, sonde__rules_advice(cause),
                            "Each gradient is that of the previous step plus a new one: "
@@ -383,11 +394,90 @@ static void step(sonde_rule_run *run)
     state->paired = false;
 }
 
+/* --- the program ---------------------------------------------------------------------- */
+
+/* Event i is a step. Returns the last backward pass before it whose optimizer's gradients
+ * were left; NULL: they were cleared, or it is unknown whether; *known: it is not. */
+static const sonde_program_event *find_left(const sonde_program *program, size_t i,
+                                            bool *known)
+{
+    const int optimizer = program->events[i].optimizer;
+    const sonde_program_event *last = NULL;
+
+    for (size_t k = 0; k < i; k++) {
+        const sonde_program_event *event = &program->events[k];
+        const double left =
+            sonde_attribute_number(event->attributes, "left", (double)NAN);
+
+        if (sonde__builtin_walk_clears(program, event, optimizer, true)) {
+            return NULL;
+        }
+        if (event->kind != SONDE_EVENT_BACKWARD) {
+            continue;
+        }
+        if (!isfinite(left) || optimizer < 0 || optimizer >= 32) {
+            *known = false;
+            return NULL;
+        }
+        if (((uint32_t)left >> optimizer & 1U) == 0) {
+            return NULL;
+        }
+        last = event;
+    }
+    return last;
+}
+
+static void report_left(sonde_rule_run *run, const sonde_program *program,
+                        const sonde_program_event *step,
+                        const sonde_program_event *backward)
+{
+    sonde__builtin_text stepped, line;
+
+    if (sonde_rule_found_at(run, "", step->place, SONDE_SEVERITY_ERROR, "left", 1.0,
+                            0.0)) {
+        sonde_rule_say(
+            run, "Call the optimizer's zero_grad() before backward, at each step.",
+            "Gradients are not cleared after a step of %s%s: backward%s adds the next ones "
+            "to them.",
+            program->optimizers[step->optimizer].kind,
+            sonde__builtin_walk_line(program, step->place, &stepped),
+            sonde__builtin_walk_line(program, backward->place, &line));
+    }
+}
+
+static void judge_program(sonde_rule_run *run, const sonde_program *program)
+{
+    zero_grad *state = sonde_rule_state(run);
+    uint32_t stepped = 0;
+    bool known = true;
+
+    if (!sonde__builtin_walk_trains(program) || sonde__builtin_walk_calls_back(program)) {
+        return;
+    }
+    for (size_t i = 0; i < program->event_count; i++) {
+        const sonde_program_event *event = &program->events[i];
+        const uint32_t bit = event->optimizer >= 0 && event->optimizer < 32
+                                 ? UINT32_C(1) << event->optimizer
+                                 : 0;
+
+        if (event->kind != SONDE_EVENT_STEP) {
+            continue;
+        }
+        const sonde_program_event *backward = find_left(program, i, &known);
+        if (backward != NULL && (state->stepped & ~stepped & bit) != 0) {
+            report_left(run, program, event, backward);
+        }
+        stepped |= bit;
+    }
+    state->known = known && stepped != 0;
+    state->stepped = stepped;
+}
+
 static void finish(sonde_rule_run *run)
 {
     const zero_grad *state = sonde_rule_state(run);
 
-    if (state->pairs == 0) {
+    if (state->pairs == 0 && !state->known) {
         sonde_rule_lacked(run, "no raw gradients of two consecutive steps were recorded");
     }
 }
@@ -397,6 +487,7 @@ const sonde_rule sonde__builtin_missing_zero_grad = {
     .summary = "gradients are not cleared between steps",
     .condition =
         "Over `patience` steps, three quarters of all gradients equal the previous gradient plus a new part that has a steady size and does not oppose it. In addition, the gradients leave their range, or the same holds at half of the last steps. "
+        "If the program of the steps shows whether gradients are cleared, it alone decides, at the second step. "
         "The rule also fires if each of the first five gradients of a run exceeds the previous one by the size of one gradient. "
         "The finding waits for training: it is a note if training goes well.",
     .advice = "Clear the gradients after each update (zero_grad).",
@@ -408,4 +499,5 @@ const sonde_rule sonde__builtin_missing_zero_grad = {
     .step = step,
     .finish = finish,
     .destroy = destroy,
+    .program = judge_program,
 };

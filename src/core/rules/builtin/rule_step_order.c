@@ -7,6 +7,8 @@
  * that step. Fires when
  *     cleared      an optimizer's gradients are cleared between backward and its step, and
  *                  no gradient is seen at the step (a program may set them by hand)
+ *     backward     an optimizer steps after a forward pass, without a backward pass, and no
+ *                  gradient is seen at two steps
  *     unused       gradients are clipped where no step follows before the next backward
  *                  pass: after the step, or before backward
  *     scaled       gradients are clipped while a gradient scaler's scale is in them
@@ -23,11 +25,13 @@
 #include <string.h>
 
 enum { GRADIENTS, LOSSES };
-enum { LOOKED = 20 }; /* steps at whose start gradients are seen */
+enum { LOOKED = 20, TERMS = 16 }; /* steps at whose start gradients are seen */
 
 typedef struct order {
     bool shown;  /* a program was */
     int cleared; /* the event of this program, from 1, that may clear gradients; 0: none */
+    int stepped; /* the first step of this program, from 1, if it has no backward; else 0 */
+    bool handed; /* gradients were seen at a step since the last backward pass */
 } order;
 
 static const sonde_rule_need order_needs[] = {
@@ -60,16 +64,6 @@ static bool found(sonde_rule_run *run, const sonde_program_event *event,
 
 /* --- cleared -------------------------------------------------------------------------- */
 
-/* Whether event i clears the gradients that an optimizer steps on. */
-static bool clears(const sonde_program *program, size_t i, int optimizer)
-{
-    const sonde_program_event *event = &program->events[i];
-
-    return event->kind == SONDE_EVENT_ZERO_GRAD &&
-           (event->optimizer == optimizer ||
-            (event->optimizer < 0 && program->optimizer_count == 1));
-}
-
 /* Event i is a step. Returns the event, from 1, that clears gradients after their backward
  * pass; 0: there is none. */
 static size_t find_cleared(const sonde_program *program, size_t i)
@@ -77,8 +71,10 @@ static size_t find_cleared(const sonde_program *program, size_t i)
     const int optimizer = program->events[i].optimizer;
     size_t k = i;
 
-    while (k > 0 && !clears(program, k - 1, optimizer) &&
-           program->events[k - 1].kind != SONDE_EVENT_BACKWARD) {
+    while (
+        k > 0 &&
+        !sonde__builtin_walk_clears(program, &program->events[k - 1], optimizer, false) &&
+        program->events[k - 1].kind != SONDE_EVENT_BACKWARD) {
         k--;
     }
     const size_t cleared = k;
@@ -93,23 +89,19 @@ static size_t find_cleared(const sonde_program *program, size_t i)
     return 0;
 }
 
-/* Confirms it by the gradients of this step. */
-static void judge_cleared(sonde_rule_run *run)
+static bool has_gradients(sonde_rule_run *run)
 {
-    order *state = sonde_rule_state(run);
-    const sonde_program *program = sonde_rule_program(run, SONDE_MODE_TRAIN);
-    const int cleared = state->cleared;
-    sonde__builtin_text clears_at, stepped;
-
-    state->cleared = 0;
-    if (cleared == 0 || program == NULL || sonde_rule_at(run)->mode_step >= LOOKED) {
-        return;
-    }
     SONDE__EACH_SEEN (run, t, GRADIENTS) {
         if (t->vitals->sumsq > 0.0) {
-            return;
+            return true;
         }
     }
+    return false;
+}
+
+static void report_cleared(sonde_rule_run *run, const sonde_program *program, int cleared)
+{
+    sonde__builtin_text clears_at, stepped;
     const sonde_program_event *clear = &program->events[cleared - 1];
     const sonde_program_event *step =
         sonde__builtin_walk_event(program, (size_t)cleared, SONDE_EVENT_STEP);
@@ -119,6 +111,67 @@ static void judge_cleared(sonde_rule_run *run)
                        "optimizer has nothing to go by.",
                        sonde__builtin_walk_line(program, clear->place, &clears_at),
                        sonde__builtin_walk_line(program, step->place, &stepped));
+    }
+}
+
+/* --- without backward ----------------------------------------------------------------- */
+
+/* Whether a program has a forward pass that can be trained, and no backward pass. */
+static bool lacks_backward(const sonde_program *program)
+{
+    bool forward = false;
+
+    for (size_t i = 0; i < program->event_count; i++) {
+        if (program->events[i].kind == SONDE_EVENT_BACKWARD) {
+            return false;
+        }
+        forward = forward || (program->events[i].kind == SONDE_EVENT_FORWARD &&
+                              program->events[i].grad);
+    }
+    return forward;
+}
+
+static void report_stepped(sonde_rule_run *run, const sonde_program *program, int stepped)
+{
+    const sonde_program_event *step = &program->events[stepped - 1];
+    const sonde_program_event *pass =
+        sonde__builtin_walk_event(program, 0, SONDE_EVENT_FORWARD);
+    sonde__builtin_text forward, line;
+
+    if (pass != NULL && found(run, step, SONDE_SEVERITY_ERROR, "backward")) {
+        sonde_rule_say(run, "Call the loss's backward() before the optimizer's step.",
+                       "No backward pass stands between the forward pass%s and the "
+                       "step%s: no parameter has a gradient.",
+                       sonde__builtin_walk_line(program, pass->place, &forward),
+                       sonde__builtin_walk_line(program, step->place, &line));
+    }
+}
+
+/* Judges a program whose optimizer steps without backward, once steps have shown whether
+ * gradients are set by hand. */
+static void judge_stepped(sonde_rule_run *run)
+{
+    const order *state = sonde_rule_state(run);
+    const sonde_program *program = sonde_rule_program(run, SONDE_MODE_TRAIN);
+
+    if (state->stepped > 0 && !state->handed && program != NULL) {
+        report_stepped(run, program, state->stepped);
+    }
+}
+
+/* Confirms by the gradients of this step. */
+static void confirm(sonde_rule_run *run)
+{
+    order *state = sonde_rule_state(run);
+    const sonde_program *program = sonde_rule_program(run, SONDE_MODE_TRAIN);
+    const int cleared = state->cleared;
+    const bool early = sonde_rule_at(run)->mode_step < LOOKED;
+
+    state->cleared = 0;
+    if (has_gradients(run)) {
+        state->handed = true;
+    } else if (cleared > 0 && program != NULL && early) {
+        report_cleared(run, program, cleared);
     }
 }
 
@@ -190,11 +243,23 @@ static void judge_scheduler(sonde_rule_run *run, const sonde_program *program, s
 
 /* --- accumulation --------------------------------------------------------------------- */
 
-/* Whether a loss is divided by a number after it was computed. */
+/* Whether a loss, or a term of it, is divided by a number after it was computed. */
 static bool is_divided(const sonde_program *program, int value)
 {
     const sonde_program_node *maker = sonde__builtin_walk_maker(program, value);
 
+    for (int term = 0; maker != NULL && term < TERMS &&
+                       sonde__builtin_walk_is(maker->op, "add sub mean") &&
+                       sonde__builtin_walk_first(maker) >= 0;
+         term++) {
+        const sonde_program_node *other =
+            sonde__builtin_walk_maker(program, sonde__builtin_walk_operand(maker, 1));
+
+        if (other != NULL && sonde__builtin_walk_is(other->op, "div mul")) {
+            return true;
+        }
+        maker = sonde__builtin_walk_maker(program, sonde__builtin_walk_first(maker));
+    }
     return maker == NULL || sonde__builtin_walk_is(maker->op, "div mul sum") ||
            strcmp(sonde_attribute_text(maker->attributes, "reduction"), "sum") == 0;
 }
@@ -235,17 +300,6 @@ static void judge_accumulation(sonde_rule_run *run, const sonde_program *program
 
 /* --- the rule ------------------------------------------------------------------------- */
 
-static bool calls_the_program(const sonde_program *program)
-{
-    for (size_t i = 0; i < program->optimizer_count; i++) {
-        if (strcmp(program->optimizers[i].kind, "LBFGS") == 0 ||
-            strstr(program->optimizers[i].kind, "SAM") != NULL) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static void judge(sonde_rule_run *run, const sonde_program *program)
 {
     order *state = sonde_rule_state(run);
@@ -254,15 +308,20 @@ static void judge(sonde_rule_run *run, const sonde_program *program)
         return;
     }
     state->shown = true;
-    if (calls_the_program(program)) {
+    if (sonde__builtin_walk_calls_back(program)) {
+        state->stepped = 0;
         return;
     }
-    state->cleared = 0;
+    const bool before = state->stepped > 0;
+    state->cleared = state->stepped = 0;
     for (size_t i = 0; i < program->event_count; i++) {
         switch (program->events[i].kind) {
         case SONDE_EVENT_STEP:
             state->cleared =
                 state->cleared > 0 ? state->cleared : (int)find_cleared(program, i);
+            state->stepped = state->stepped == 0 && lacks_backward(program)
+                                 ? (int)i + 1
+                                 : state->stepped;
             break;
         case SONDE_EVENT_CLIP:
             judge_clip(run, program, i);
@@ -282,12 +341,17 @@ static void judge(sonde_rule_run *run, const sonde_program *program)
         }
     }
     judge_accumulation(run, program);
+    state->handed = state->handed && state->stepped > 0;
+    if (before) {
+        judge_stepped(run);
+    }
 }
 
 static void finish(sonde_rule_run *run)
 {
     const order *state = sonde_rule_state(run);
 
+    judge_stepped(run);
     if (!state->shown) {
         sonde_rule_lacked(run, "the run has no program of a training step");
     }
@@ -298,7 +362,7 @@ const sonde_rule sonde__builtin_step_order = {
     .name = "StepOrder",
     .summary = "a training step does things in an order in which they have no effect",
     .condition =
-        "In the program of a training step, one of these holds: (1) gradients are cleared between backward and the optimizer's step; "
+        "In the program of a training step, one of these holds: (1) gradients are cleared between backward and the optimizer's step, or backward is not called before it; "
         "(2) gradients are clipped after the step or before backward; (3) gradients are clipped while a gradient scaler's scale is in them; "
         "(4) a scheduler steps between backward and the optimizer's step; "
         "(5) the mean losses of several batches are added up for one step of SGD without being divided. (4) and (5) are warnings.",
@@ -309,7 +373,7 @@ const sonde_rule sonde__builtin_step_order = {
     .state_size = sizeof(order),
     SONDE_RULE_NEEDS(order_needs),
     .wants = sonde__builtin_wants_role,
-    .step = judge_cleared,
+    .step = confirm,
     .finish = finish,
     .program = judge,
 };

@@ -248,7 +248,9 @@ static void look(lua_State *L, lua_Debug *where)
     (void)where;
     limits->left -= SONDE_MIN(limits->left, LOOK);
     if (limits->left > 0 && !is_late(limits)) {
-        lua_sethook(L, look, LUA_MASKCOUNT, SONDE_MIN(limits->left, LOOK));
+        if (limits->left < LOOK) { /* the call takes time for each function that is on */
+            lua_sethook(L, look, LUA_MASKCOUNT, limits->left);
+        }
         return;
     }
     lua_sethook(L, look, LUA_MASKCOUNT, 1);

@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const function_names[LUA_RULE_FUNCTIONS] = {"init", "wants", "observe",
-                                                               "step", "idle",  "finish"};
+static const char *const function_names[LUA_RULE_FUNCTIONS] = {
+    "init", "wants", "observe", "program", "step", "idle", "finish"};
 
 /* --- fields ------------------------------------------------------------------------- */
 
@@ -312,8 +312,9 @@ static void check_wants(lua_State *L, const lua_rule *script)
 static void read_rule(lua_State *L, lua_rule *script)
 {
     static const char *const fields[] = {
-        "name", "summary",      "condition", "advice", "params",  "needs", "modes",
-        "init", "by_name_only", "wants",     "step",   "observe", "idle",  "finish"};
+        "name",  "summary", "condition", "advice",       "params",
+        "needs", "modes",   "init",      "by_name_only", "wants",
+        "step",  "observe", "idle",      "finish",       "program"};
     static const char *const modes[] = {"train", "eval", "predict"};
     sonde_rule *rule = &script->rule;
 
@@ -328,11 +329,13 @@ static void read_rule(lua_State *L, lua_rule *script)
     lua_pop(L, 1);
     rule->param_count = read_list(L, script, "params", read_param);
     rule->need_count = read_list(L, script, "needs", read_need);
-    if (rule->need_count == 0) {
-        (void)luaL_error(L, "it has no needs (expected needs = {{what = \"...\"}})");
-    }
     read_functions(L, script);
-    check_wants(L, script);
+    if (rule->need_count > 0) {
+        check_wants(L, script);
+    } else if (script->functions[LUA_RULE_PROGRAM] == LUA_NOREF) {
+        (void)luaL_error(L, "it has no needs (expected needs = {{what = \"...\"}}, or a "
+                            "function program)");
+    }
 }
 
 static int load_script(lua_State *L)

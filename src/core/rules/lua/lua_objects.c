@@ -424,8 +424,35 @@ static void keep(const lua_rule *script, const char *text)
     lua_pop(L, 1);
 }
 
-/* ctx:found{tensor =, severity =, statistic =, value =, threshold =, message =, advice =}
- * */
+/* The line that found is given; file NULL: none. */
+static sonde_place found_place(lua_State *L)
+{
+    sonde_place place = {NULL, 0};
+    const int type = lua_getfield(L, 2, "place"); /* stays on the stack */
+
+    if (type == LUA_TNIL) {
+        return place;
+    }
+    if (type != LUA_TTABLE || lua_getfield(L, -1, "file") != LUA_TSTRING ||
+        lua_getfield(L, -2, "line") != LUA_TNUMBER) {
+        (void)luaL_error(L, "found: place is no place of a program");
+    }
+    place.line = (int)lua_tointeger(L, -1);
+    place.file = lua_tostring(L, -2);
+    return place;
+}
+
+/* The name of the tensor of a finding with a line; "": none. */
+static const char *found_name(lua_State *L)
+{
+    if (lua_getfield(L, 2, "tensor") == LUA_TTABLE) {
+        (void)lua_getfield(L, -1, "name");
+    }
+    return lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
+}
+
+/* ctx:found{tensor =, place =, severity =, statistic =, value =, threshold =, message =,
+ * advice =} */
 static int context_found(lua_State *L)
 {
     const lua_rule *script = lua_rule_of(L);
@@ -435,18 +462,24 @@ static int context_found(lua_State *L)
 
     if (!script->may_find) {
         return luaL_error(L,
-                          "found may only be called in observe, step, idle and finish");
+                          "found may only be called in observe, program, step, idle and "
+                          "finish");
     }
     luaL_checktype(L, 2, LUA_TTABLE);
-    const size_t tensor = found_tensor(L, script);
+    const sonde_place place = found_place(L);
+    const char *name = place.file != NULL ? found_name(L) : NULL;
+    const size_t tensor = name == NULL ? found_tensor(L, script) : SONDE_RULE_WHOLE_RUN;
     severity = found_severity(L);
     statistic = found_text(L, "statistic", NULL);
     message = found_text(L, "message", NULL);
     advice = found_text(L, "advice", script->rule.advice);
     value = found_number(L, "value");
     threshold = found_number(L, "threshold");
-    const bool first =
-        sonde_rule_found(script->run, tensor, severity, statistic, value, threshold);
+    const bool first = name != NULL
+                           ? sonde_rule_found_at(script->run, name, place, severity,
+                                                 statistic, value, threshold)
+                           : sonde_rule_found(script->run, tensor, severity, statistic,
+                                              value, threshold);
     if (first) {
         sonde_rule_say(script->run, advice != script->rule.advice ? advice : NULL, "%s",
                        message);

@@ -5,6 +5,7 @@
  *     lua_limits.c    a Lua state with its limits
  *     lua_script.c    the functions of that row, and the table that libsonde uses
  *     lua_objects.c   ctx, tensors, vital signs, values and sketches
+ *     lua_program.c   programs, as tables
  *
  * A script is run once to read its row, and once more for each rule at work, which has a
  * Lua state of its own. So one rule cannot disturb another.
@@ -25,6 +26,7 @@ typedef enum lua_function {
     LUA_RULE_INIT,
     LUA_RULE_WANTS,
     LUA_RULE_OBSERVE,
+    LUA_RULE_PROGRAM,
     LUA_RULE_STEP,
     LUA_RULE_IDLE,
     LUA_RULE_FINISH,
@@ -100,5 +102,9 @@ void lua_push_tensor(lua_rule *script, const sonde_tensor_info *info, uint32_t i
 /* Makes the object on top tensor i and pops it. */
 void lua_adopt_tensor(lua_rule *script, size_t i, int need);
 void lua_push_own_tensor(lua_rule *script, size_t i);
+
+/* --- lua_program.c: inside lua_run only --------------------------------------------- */
+
+void lua_push_program(lua_State *L, const sonde_program *program);
 
 #endif

@@ -13,6 +13,7 @@
 typedef struct job {
     lua_function function;
     const sonde_tensor_info *info;
+    const sonde_program *program;
     uint32_t id;
     size_t tensor;
     double seconds;
@@ -203,6 +204,27 @@ static void call_observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     script->observed = NULL;
 }
 
+static int do_program(lua_State *L)
+{
+    const job *what = lua_touserdata(L, 1);
+
+    if (push_function(L, lua_rule_of(L), LUA_RULE_PROGRAM)) {
+        lua_push_program(L, what->program);
+        lua_call(L, 2, 0);
+    }
+    return 0;
+}
+
+static void call_program(sonde_rule_run *run, const sonde_program *program)
+{
+    lua_rule *script = script_of(run);
+    job what = {.function = LUA_RULE_PROGRAM, .program = program};
+
+    script->may_find = true;
+    (void)run_job(script, do_program, &what);
+    script->may_find = false;
+}
+
 static int do_call(lua_State *L)
 {
     const job *what = lua_touserdata(L, 1);
@@ -246,7 +268,9 @@ static void call_finish(sonde_rule_run *run)
 static void set_functions(lua_rule *script)
 {
     script->rule.init = call_init;
-    script->rule.wants = call_wants;
+    script->rule.wants = script->rule.need_count > 0 ? call_wants : NULL;
+    script->rule.program =
+        script->functions[LUA_RULE_PROGRAM] != LUA_NOREF ? call_program : NULL;
     script->rule.observe =
         script->functions[LUA_RULE_OBSERVE] != LUA_NOREF ? call_observe : NULL;
     script->rule.step = script->functions[LUA_RULE_STEP] != LUA_NOREF ? call_step : NULL;

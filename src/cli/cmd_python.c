@@ -1,6 +1,7 @@
 /*
- * cmd_watch.c - `sonde watch`: runs a training program in Python, watched. Becomes
- * `python3 -m sonde watch`, which reads the options (python/sonde/launch.py).
+ * cmd_python.c - `sonde watch` and `sonde check`: run a training program in Python. They become
+ * `python3 -m sonde watch` and `python3 -m sonde check`, which read the options
+ * (python/sonde/launch.py, python/sonde/checking/command.py).
  */
 #include "cli/cli.h"
 #include "base/fail.h"
@@ -41,14 +42,14 @@ static sonde_err add_package(sonde_diag *diag)
     free(exe);
     sonde_text_fini(&own);
     sonde_text_fini(&path);
-    return failed ? sonde_diag_set(diag, SONDE_ENOMEM, "watch", NULL, "out of memory")
+    return failed ? sonde_diag_set(diag, SONDE_ENOMEM, "python3", NULL, "out of memory")
                   : SONDE_OK;
 }
 
 /* Returns only if it fails. */
-static sonde_err become_python(int argc, char **argv, sonde_diag *diag)
+static sonde_err become_python(char *command, int argc, char **argv, sonde_diag *diag)
 {
-    static char own[][8] = {"-m", "sonde", "watch"};
+    static char module[] = "-m", package[] = "sonde";
     const char *given = getenv("SONDE_PYTHON");
     const char *python = given != NULL && given[0] != '\0' ? given : "python3";
     char **words = calloc((size_t)argc + 5, sizeof *words);
@@ -58,12 +59,12 @@ static sonde_err become_python(int argc, char **argv, sonde_diag *diag)
     SONDE__TRY_DONE(add_package(diag));
     if (words == NULL || name == NULL) {
         SONDE__TRY_DONE(
-            sonde_diag_set(diag, SONDE_ENOMEM, "watch", NULL, "out of memory"));
+            sonde_diag_set(diag, SONDE_ENOMEM, "python3", NULL, "out of memory"));
     }
     words[0] = name;
-    for (int i = 0; i < 3; i++) {
-        words[i + 1] = own[i];
-    }
+    words[1] = module;
+    words[2] = package;
+    words[3] = command;
     memcpy(words + 4, argv, (size_t)argc * sizeof *words);
     (void)execvp(name, words);
     err = sonde_diag_set(diag, SONDE_ENOTFOUND, python,
@@ -76,12 +77,22 @@ done:
     return err;
 }
 
-static int run_watch(const void *values, int argc, char **argv)
+static int run_python(char *command, int argc, char **argv)
 {
     sonde_diag diag = {0};
 
+    return become_python(command, argc, argv, &diag) == SONDE_OK ? CLI_OK
+                                                                 : cli_fail(&diag);
+}
+
+/* --- watch ------------------------------------------------------------------------ */
+
+static int run_watch(const void *values, int argc, char **argv)
+{
+    static char name[] = "watch";
+
     (void)values;
-    return become_python(argc, argv, &diag) == SONDE_OK ? CLI_OK : cli_fail(&diag);
+    return run_python(name, argc, argv);
 }
 
 static const cli_option watch_options[] = {
@@ -115,4 +126,42 @@ const cli_command cli_watch = {
     .most = -1,
     .verbatim = true,
     .run = run_watch,
+};
+
+/* --- check ------------------------------------------------------------------------ */
+
+static int run_check(const void *values, int argc, char **argv)
+{
+    static char name[] = "check";
+
+    (void)values;
+    return run_python(name, argc, argv);
+}
+
+static const cli_option check_options[] = {
+    {"json", 0, CLI_FLAG, NULL, "print the result as JSON", 0},
+    {"seconds", 0, CLI_REAL, "N", "limit of the check, without the program (default: 30)",
+     0},
+    {"module", 0, CLI_TEXT, "NAME", "run this module: also -m NAME, as for python", 0},
+};
+
+const cli_command cli_check = {
+    .name = "check",
+    .arguments = "PROGRAM [ARGUMENT]...",
+    .summary = "test a network in Python at its first training step",
+    .details =
+        "The program runs as 'python PROGRAM ARGUMENT...' would, up to its first training\n"
+        "step. There, copies of the network are tested with the program's loss and batch:\n"
+        "rows of a batch that mix, parameters that no loss reaches, a softmax too many,\n"
+        "evaluation that is not deterministic, and more. Then the program ends.\n\n"
+        "Exit codes: 0 if all tests passed, 1 if one failed, 2 if nothing was tested.\n"
+        "The interpreter is $SONDE_PYTHON, or python3.",
+    .examples = "  sonde check train.py --epochs 3\n"
+                "  sonde check --json -m package.train",
+    .options = check_options,
+    .option_count = CLI_COUNT_OF(check_options),
+    .least = 1,
+    .most = -1,
+    .verbatim = true,
+    .run = run_check,
 };

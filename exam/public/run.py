@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""Public programs as they stand, watched by the three lines: fetched, recorded, judged.
+
+    run.py fetch  [--mirror FOLDER]     sources into the cache: from git directories in FOLDER, else by git clone
+    run.py list                         programs, their sets and faults
+    run.py check                        every edit applies; no program is run
+    run.py record [--set first|kept] [--only PATTERNS] [--run PATTERNS] [--seeds N] [--again]
+    run.py judge   --set first|kept [--only PATTERNS] [--json FILE] [--verbose]
+
+The folder of the cache is given by --cache or by the environment variable SONDE_EXAM_CACHE."""
+
+import argparse
+import fnmatch
+import os
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+
+import judging  # noqa: E402
+import recording  # noqa: E402
+import table  # noqa: E402
+
+
+def chosen(a):
+    return [p for p in table.read(a.programs).values() if a.set in (None, p.set) and
+            any(fnmatch.fnmatch(p.name, only) for only in a.only.split(","))]
+
+
+def print_list(a):
+    for program in chosen(a):
+        print(program.set, program.name, program.repository, *(f.name for f in program.faults))
+    families = {f: sum(fault.family == f for p in chosen(a) for fault in p.faults) for f in table.FAMILIES}
+    print(f"{len(chosen(a))} programs of {len({p.repository for p in chosen(a)})} repositories, "
+          f"{sum(families.values())} faults: {families}")
+
+
+def check(a):
+    wrong = 0
+    for program in chosen(a):
+        for fault in (None, *program.faults):
+            try:
+                recording.prepare(a.cache, program, fault, os.path.join(a.cache, "check"))
+            except (table.TableError, OSError, SyntaxError) as problem:
+                wrong += 1
+                print(f"{program.name} {fault.name if fault else 'healthy'}: {problem}")
+    print(f"{wrong} edits do not apply" if wrong else "every edit applies")
+    return 1 if wrong else 0
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("command", choices=("fetch", "list", "check", "record", "judge"))
+    parser.add_argument("--cache", default=os.environ.get("SONDE_EXAM_CACHE", "/tmp/sonde-public"))
+    parser.add_argument("--build", default=os.path.join(HERE, "..", "..", "build", "release"))
+    parser.add_argument("--programs", default=os.path.join(HERE, "programs"))
+    parser.add_argument("--mirror", help="git directories OWNER+NAME/repo or OWNER+NAME/repo/.git")
+    parser.add_argument("--set", choices=("first", "kept"))
+    parser.add_argument("--only", default="*", help="programs: patterns, with commas between")
+    parser.add_argument("--run", default="*", help="runs: healthy-*, softmax-twice ...")
+    parser.add_argument("--seeds", type=int, default=1, help="healthy runs of each program")
+    parser.add_argument("--seconds", type=int, default=120, help="after which a run is ended")
+    parser.add_argument("--again", action="store_true", help="record what was recorded before")
+    parser.add_argument("--json")
+    parser.add_argument("--verbose", action="store_true")
+    a = parser.parse_args(arguments)
+    if a.command == "fetch":
+        return recording.fetch(a, chosen(a))
+    if a.command == "list":
+        return print_list(a)
+    if a.command == "check":
+        return check(a)
+    if a.command == "record":
+        return recording.record(a, chosen(a))
+    if not a.set:
+        parser.error("judge needs --set (expected first or kept)")
+    return judging.judge(a, chosen(a))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
