@@ -291,6 +291,16 @@ def softmax_twice():
     return fit(model, sgd(model), loss_of=lambda p, y: F.cross_entropy(F.softmax(p, 1), y))
 
 
+def several_predictions():
+    """Class numbers for a regression of as many outputs."""
+    model, classes = Net(), Classes()
+
+    def batch(step):
+        x, y = classes(step)
+        return x, y.float().unsqueeze(1)
+    return fit(model, sgd(model, 1e-3), batch, F.mse_loss)
+
+
 def cleared_before_the_step():
     model = Net()
     optimizer, classes = sgd(model), Classes()
@@ -373,6 +383,7 @@ CASES = {
     "SoftmaxMisuse": (softmax_twice, classifier),
     "StepOrder": (cleared_before_the_step, classifier),
     "SymmetricUnits": (equal_units, classifier),
+    "TargetMismatch": (several_predictions, classifier),
     "TrainEvalMode": (left_in_evaluation, evaluated),
     "UnfrozenParameter": (decayed_by_hand, fine_tuning),
     "UpdateSpike": (flipped_bit, classifier),

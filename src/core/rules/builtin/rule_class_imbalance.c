@@ -40,6 +40,7 @@
 
 enum { ORDERED = 30, BATCH = 8 };
 #define SORTED 0.2
+#define LEAST_ENTROPY 0.5 /* of labels whose order can be judged */
 
 typedef struct imbalance {
     const char *labels_regex, *predictions_regex;
@@ -179,6 +180,28 @@ static void report_one(sonde_rule_run *run, const imbalance *state, int class)
     }
 }
 
+static double entropy(const int64_t *count, int32_t classes)
+{
+    double all = 0.0, sum = 0.0;
+
+    for (int32_t c = 0; c < classes; c++) {
+        all += (double)count[c];
+    }
+    for (int32_t c = 0; c < classes; c++) {
+        sum += count[c] > 0 ? (double)count[c] * log(all / (double)count[c]) : 0.0;
+    }
+    return all > 0.0 ? sum / all : 0.0;
+}
+
+/* Whether batches may hold one class each, as far as is known: then that is judged first. */
+static bool may_be_ordered(const imbalance *state)
+{
+    const double all = entropy(state->every, state->classes);
+
+    return !state->smdebug && state->steps > 0 && state->steps < ORDERED &&
+           all > LEAST_ENTROPY && state->within / (double)state->steps < 0.5 * all;
+}
+
 static void judge_frequency(sonde_rule_run *run, const imbalance *state)
 {
     int most = -1, least = -1;
@@ -191,9 +214,8 @@ static void judge_frequency(sonde_rule_run *run, const imbalance *state)
             least = least < 0 || state->count[c] < state->count[least] ? c : least;
         }
     }
-    if (classes == 0 ||
-        (!one && !state->smdebug && state->steps > 0 && state->steps < ORDERED)) {
-        return; /* or the order of the labels is judged first */
+    if (classes == 0 || (!one && may_be_ordered(state))) {
+        return;
     }
     if (one) {
         report_one(run, state, most);
@@ -256,19 +278,6 @@ static void judge_mistakes(sonde_rule_run *run, imbalance *state)
     }
 }
 
-static double entropy(const int64_t *count, int32_t classes)
-{
-    double all = 0.0, sum = 0.0;
-
-    for (int32_t c = 0; c < classes; c++) {
-        all += (double)count[c];
-    }
-    for (int32_t c = 0; c < classes; c++) {
-        sum += count[c] > 0 ? (double)count[c] * log(all / (double)count[c]) : 0.0;
-    }
-    return all > 0.0 ? sum / all : 0.0;
-}
-
 /* Compares the labels of this step with those of all steps. */
 static void judge_order(sonde_rule_run *run)
 {
@@ -302,7 +311,7 @@ static void judge_order(sonde_rule_run *run)
         return; /* n classes have at most the entropy log n */
     }
     const double all = entropy(state->every, state->classes);
-    if (all > 0.5 && within < SORTED * all) {
+    if (all > LEAST_ENTROPY && within < SORTED * all) {
         sonde__rule_report(run, NULL, SONDE__SURE(WARNING), "entropy", within,
                            SORTED * all, "Shuffle the data.",
                            "Batches hold hardly more than one class each: the entropy of "
