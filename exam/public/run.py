@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Public programs as they stand, watched by the three lines: fetched, recorded, judged.
+"""Public programs, watched by the three lines: fetched, recorded, judged.
 
     run.py fetch  [--mirror FOLDER]     sources into the cache: from git directories in FOLDER, else by git clone
     run.py list                         programs, their sets and faults

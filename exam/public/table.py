@@ -21,7 +21,7 @@ import os
 import tomllib
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-FAMILIES = {"gradient": "gradient path and optimiser", "numbers": "initial values and numbers",
+FAMILIES = {"gradient": "gradient path and optimizer", "numbers": "initial values and numbers",
             "data": "loss, targets, data", "structure": "structure and modes",
             "machines": "machines and replicas"}
 with open(os.path.join(HERE, "kinds.toml"), "rb") as kinds_file:

@@ -180,6 +180,9 @@ bool sonde__python_are_modules_due(const sonde__python_watch *self)
 
 /* --- inputs and outputs --------------------------------------------------------------- */
 
+static bool show(sonde__python_watch *self, size_t index, sonde__python_way way,
+                 size_t number, PyObject *tensor);
+
 /* Replaces a tensor that is kept while a root's forward is on. */
 static void keep(PyObject **kept, PyObject *tensor)
 {
@@ -187,6 +190,34 @@ static void keep(PyObject **kept, PyObject *tensor)
 
     *kept = Py_NewRef(tensor);
     Py_XDECREF(before);
+}
+
+/* Where the first output of a step that is not finite comes from an input that is not: shows
+ * that input. No module returned it, or it had been seen: what made it lies between two. */
+void sonde__python_see_input_first(sonde__python_watch *self, size_t index,
+                                   PyObject *input)
+{
+    const bool known = self->was_bad || input == NULL || input == self->root_input ||
+                       self->modules[index].shows_input ||
+                       self->modules[index].next[SONDE__PYTHON_INPUT] > 0;
+    sonde_view view;
+
+    if (!known && sonde__python_is_float(input) && sonde__python_view(input, &view) &&
+        sonde__python_is_bad(&view)) {
+        self->was_bad = true;
+        if (!show(self, index, SONDE__PYTHON_INPUT, 0, input)) {
+            (void)sonde__python_count_fault(self);
+        }
+    }
+}
+
+/* The same, of a tensor of a module that may be such an output. */
+static void see_input_of(sonde__python_watch *self, size_t index, sonde__python_way way,
+                         const sonde_view *view)
+{
+    if (way == SONDE__PYTHON_OUTPUT && !self->was_bad && sonde__python_is_bad(view)) {
+        sonde__python_see_input_first(self, index, self->first_input);
+    }
 }
 
 /* Checks a tensor that is not due. */
@@ -205,15 +236,15 @@ static void check(sonde__python_watch *self, size_t index, sonde__python_way way
         self->unreadable = true;
         return;
     }
-    if (!at_once && sonde__python_check_late(self, index, way, number, tensor, &view)) {
+    if ((!at_once && sonde__python_check_late(self, index, way, number, tensor, &view)) ||
+        !sonde__python_is_bad(&view)) {
         return;
     }
-    if (self->late_count > 0) { /* what was seen before it comes first */
-        if (!sonde__python_is_bad(&view)) {
-            return;
-        }
-        sonde__python_look_late(self);
+    sonde__python_look_late(self); /* what was seen before it comes first */
+    if (way == SONDE__PYTHON_OUTPUT) {
+        sonde__python_see_input_first(self, index, self->first_input);
     }
+    self->was_bad = true;
     sonde__python_check_view(self, slot, &view);
 }
 
@@ -239,6 +270,9 @@ static bool show(sonde__python_watch *self, size_t index, sonde__python_way way,
 
         shown->known = true; /* not declared again if that fails */
         shown->slot = SONDE__PYTHON_NO_SLOT;
+        if (sonde__python_view(tensor, &view)) { /* rules know it by a number before it */
+            see_input_of(self, index, way, &view);
+        }
         slot = declare(self, declares[way], index, number, tensor);
         if (PyErr_Occurred() != NULL) {
             return sonde__python_count_fault(self);
@@ -261,6 +295,7 @@ static bool show(sonde__python_watch *self, size_t index, sonde__python_way way,
     }
     found = sonde__python_view_of(self, tensor, &view, &held);
     if (found == 1) {
+        see_input_of(self, index, way, &view);
         if (held == tensor) {
             sonde__python_show_signed(self, shown->slot, tensor, &view);
         } else {
@@ -334,6 +369,9 @@ bool sonde__python_see_inputs(sonde__python_watch *self, PyObject *inputs)
     if (self->module_count == 0 || self->hooks == NULL) {
         return true;
     }
+    self->root_input = PyTuple_Check(inputs) && PyTuple_Size(inputs) > 0
+                           ? PyTuple_GetItem(inputs, 0)
+                           : NULL;
     self->modules[0].next[SONDE__PYTHON_INPUT] = 0;
     self->modules[0].next[SONDE__PYTHON_INTEGERS] = 0;
     return show_all(self, 0, SONDE__PYTHON_INPUT, inputs);

@@ -26,6 +26,7 @@ struct sonde__python_late {
     long version;    /* of the tensor: changes in place count it up */
     size_t module, number;
     sonde__python_way way;
+    bool repeats; /* its module may make it of the input again */
     bool settled; /* backward() was called since */
 };
 
@@ -101,8 +102,8 @@ static bool enter(sonde__python_watch *self, size_t module, sonde__python_way wa
 
     entry.version = reserve(self) ? sonde__python_version(tensor) : -1;
     entry.ref = entry.version >= 0 ? PyWeakref_NewRef(tensor, NULL) : NULL;
-    if (entry.ref != NULL && way == SONDE__PYTHON_OUTPUT && !kept &&
-        keeps_dtype(self, dtype)) {
+    if (entry.ref != NULL && way == SONDE__PYTHON_OUTPUT && self->first_input != NULL) {
+        entry.repeats = !kept && keeps_dtype(self, dtype);
         entry.input = PyWeakref_NewRef(self->first_input, NULL);
     }
     PyErr_Clear();
@@ -135,7 +136,7 @@ bool sonde__python_check_late(sonde__python_watch *self, size_t module,
 static PyObject *compute_again(sonde__python_watch *self, const sonde__python_late *entry,
                                bool really)
 {
-    PyObject *input = alive(entry->input);
+    PyObject *input = entry->repeats ? alive(entry->input) : NULL;
     PyObject *module = input != NULL ? alive(self->modules[entry->module].ref) : NULL;
     PyObject *made = module != NULL && self->hooks != NULL
                          ? PyObject_CallMethod(self->hooks, "again", "OOO", module, input,
@@ -168,7 +169,7 @@ static sonde__python_when settled(sonde__python_watch *self,
                                   sonde__python_when before)
 {
     PyObject *tensor = alive(entry->ref);
-    PyObject *input = tensor == NULL ? alive(entry->input) : NULL;
+    PyObject *input = tensor == NULL && entry->repeats ? alive(entry->input) : NULL;
     PyObject *again = NULL;
     sonde__python_when when = SONDE__PYTHON_NOW;
 
@@ -208,6 +209,22 @@ static void settle(sonde__python_watch *self, size_t i)
     Py_DECREF(entry.ref);
 }
 
+/* Shows what made a tensor that is not finite, if it is the first one. */
+static void see_first(sonde__python_watch *self, const sonde__python_late *entry,
+                      PyObject *tensor)
+{
+    sonde_view view;
+
+    if (!self->was_bad && sonde__python_view(tensor, &view) &&
+        sonde__python_is_bad(&view)) {
+        PyObject *input = alive(entry->input);
+
+        sonde__python_see_input_first(self, entry->module, input);
+        self->was_bad = true;
+        Py_XDECREF(input);
+    }
+}
+
 /* Reads a tensor that waited. */
 static void look(sonde__python_watch *self, const sonde__python_late *entry)
 {
@@ -218,6 +235,10 @@ static void look(sonde__python_watch *self, const sonde__python_late *entry)
         tensor = compute_again(self, entry, true);
     }
     shown = shown_at(self, entry);
+    if (tensor != NULL && shown != NULL) {
+        see_first(self, entry, tensor);
+        shown = shown_at(self, entry);
+    }
     if (tensor != NULL && shown != NULL) {
         sonde__python_check(self, shown->slot, tensor);
     }

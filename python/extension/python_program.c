@@ -265,7 +265,11 @@ bool sonde__python_program_end(sonde__python_watch *self)
     programs->wanted[mode] = (is_new && !was_on) || programs->asked;
     programs->asked = false;
     programs->recorded[mode] += was_on;
-    return !was_told || self->hooks == NULL || tell(self, "end", NULL, NULL);
+    return !was_told || self->hooks == NULL ||
+           tell(self, "end",
+                mode == SONDE_MODE_TRAIN && is_wanted(programs, mode) ? Py_True
+                                                                      : Py_False,
+                NULL);
 }
 
 bool sonde__python_program_tell(sonde__python_watch *self, const char *method,

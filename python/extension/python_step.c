@@ -73,6 +73,7 @@ bool sonde__python_begin(sonde__python_watch *self, int mode)
         return false;
     }
     self->mode = mode;
+    self->was_bad = false;
     if (mode == SONDE_MODE_TRAIN && self->players != NULL && self->optimizer_count == 0) {
         sonde__python_note_versions(self);
     }
@@ -90,6 +91,7 @@ static void hide_modules(sonde__python_watch *self)
 {
     self->shows_modules = false;
     self->inside = 0;
+    self->root_input = NULL;
     Py_CLEAR(self->last_output);
     Py_CLEAR(self->last_checked);
     sonde__python_forget_signed(self);

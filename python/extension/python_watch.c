@@ -695,48 +695,6 @@ PyDoc_STRVAR(note_doc,
              "What happens to gradients or a schedule belongs to the outline "
              "of a step. 0: it is known, 1: it is recorded now, else its outline.");
 
-PyDoc_STRVAR(findings_doc, "findings()\n--\n\nAll findings so far, as tuples.");
-
-static PyObject *watch_findings(PyObject *object, PyObject *unused)
-{
-    python_watch *self = (python_watch *)object;
-    PyObject *list = NULL;
-
-    (void)unused;
-    if (sonde__python_is_judging(self)) {
-        return NULL;
-    }
-    if (self->rules == NULL || self->generation != sonde__python_generation()) {
-        return PyList_New(0);
-    }
-    sonde__python_lock(self);
-    list = sonde__python_findings(self->rules);
-    sonde__python_unlock(self);
-    return list;
-}
-
-PyDoc_STRVAR(verdict_doc, "verdict()\n--\n\nThe verdict so far as (word, line).");
-
-static PyObject *watch_verdict(PyObject *object, PyObject *unused)
-{
-    python_watch *self = (python_watch *)object;
-    char text[2048] = "";
-
-    (void)unused;
-    if (sonde__python_is_judging(self)) {
-        return NULL;
-    }
-    if (self->rules == NULL || self->generation != sonde__python_generation()) {
-        return Py_BuildValue("(ss)", sonde_verdict_name(SONDE_VERDICT_NOT_JUDGED), text);
-    }
-    sonde__python_lock(self);
-    const sonde_verdict verdict = sonde_rules_verdict(self->rules);
-    (void)sonde_verdict_text(&verdict, text, sizeof text);
-    sonde__python_unlock(self);
-    return Py_BuildValue("(sN)", sonde_verdict_name(verdict.word),
-                         PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace"));
-}
-
 /* --- the type ----------------------------------------------------------------------- */
 
 static PyMethodDef methods[] = {
@@ -770,8 +728,12 @@ static PyMethodDef methods[] = {
     {"note", sonde__python_note, METH_VARARGS, note_doc},
     {"note_cleared", sonde__python_note_cleared, METH_VARARGS, note_cleared_doc},
     {"vitals", watch_vitals, METH_O, vitals_doc},
-    {"findings", watch_findings, METH_NOARGS, findings_doc},
-    {"verdict", watch_verdict, METH_NOARGS, verdict_doc},
+    {"findings", sonde__python_watch_findings, METH_NOARGS,
+     "findings()\n--\n\nAll findings so far, as tuples."},
+    {"verdict", sonde__python_watch_verdict, METH_NOARGS,
+     "verdict()\n--\n\nThe verdict so far as (word, line)."},
+    {"accounts", sonde__python_watch_accounts, METH_NOARGS,
+     "accounts()\n--\n\n[(rule, whether it had the data it needs, what it lacked)] so far."},
     {"close", watch_close, METH_VARARGS, close_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -135,9 +135,11 @@ typedef struct sonde__python_watch {
     PyObject *last_output;  /* while a root's forward is on, or NULL */
     PyObject *last_checked; /* likewise: it was checked, or follows from one that was */
     sonde__python_signed last_signed;
-    bool only_checks;   /* nothing of modules is due at this step */
-    bool shows_modules; /* modules are being shown */
-    bool unreadable;    /* a module's tensor is on another device: none is checked */
+    PyObject *root_input; /* likewise, borrowed: the first that the root got; or NULL */
+    bool was_bad;         /* a module's tensor of this step was not finite */
+    bool only_checks;     /* nothing of modules is due at this step */
+    bool shows_modules;   /* modules are being shown */
+    bool unreadable;      /* a module's tensor is on another device: none is checked */
 
     /* python_late.c */
     sonde__python_late *late;
@@ -331,6 +333,9 @@ bool sonde__python_see_inputs(sonde__python_watch *self, PyObject *inputs);
 /* Shows what a module got and returned; inputs: a tuple. */
 bool sonde__python_see_module(sonde__python_watch *self, size_t index, PyObject *inputs,
                               PyObject *output);
+/* Before a module's output that is not finite: its input, if it is the cause. */
+void sonde__python_see_input_first(sonde__python_watch *self, size_t index,
+                                   PyObject *input);
 void sonde__python_free_modules(sonde__python_watch *self);
 
 /* --- checks that wait ---------------------------------------------------------------- */
@@ -389,5 +394,10 @@ void sonde__python_free_losses(sonde__python_watch *self);
  * own; a backward pass does not show it again. The tensor is held until the step ends. */
 void sonde__python_name_loss(sonde__python_watch *self, PyObject *tensor);
 void sonde__python_forget_named(sonde__python_watch *self);
+
+/* python_verdict.c: methods of Watch. */
+PyObject *sonde__python_watch_findings(PyObject *object, PyObject *unused);
+PyObject *sonde__python_watch_verdict(PyObject *object, PyObject *unused);
+PyObject *sonde__python_watch_accounts(PyObject *object, PyObject *unused);
 
 #endif

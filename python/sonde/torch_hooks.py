@@ -189,6 +189,14 @@ def _note(kind: str, number: int, subject: Any, **attributes: Any) -> None:
                 hooks.watch._fault(problem)
 
 
+def _pause(more: int) -> None:
+    """What is called now is not the program's own."""
+    for ref in list(_installed):
+        hooks = ref()
+        if hooks is not None:
+            hooks.programs.pause(more)
+
+
 def _cleared(plain: Any) -> Any:
     """zero_grad of optimizers and of modules."""
 
@@ -219,7 +227,11 @@ def _loaded(plain: Any) -> Any:
 
     @functools.wraps(plain)
     def __next__(self: Any) -> Any:
-        batch = plain(self)
+        _pause(1)
+        try:
+            batch = plain(self)
+        finally:
+            _pause(-1)
         _note("batch", 0, self)
         return batch
 
@@ -476,8 +488,9 @@ class Hooks:
         found = {name: ref() for name, ref in self.root_refs.items()}
         return {name: _inner(root) for name, root in found.items() if root is not None}
 
-    def live_optimizers(self) -> list[Any]:
-        return [one for one in (ref() for ref in self.optimizer_refs) if one is not None]
+    def placed_optimizers(self) -> list[Any]:
+        """By number; None: it is gone."""
+        return [ref() for ref in self.optimizer_refs]
 
     def optimizer_number(self, optimizer: Any) -> int:
         return next((i for i, ref in enumerate(self.optimizer_refs) if ref() is optimizer), -1)

@@ -131,6 +131,7 @@ class Watch:
         self._modes = [-1]  # of steps, as the program says; -1: as the model says
         self._printed: dict[str, int] = {}
         self._kept: list[Finding] = []  # after close
+        self._accounts: list[tuple[str, bool, str]] = []  # the same
         config = _configuration(save, self.every) if run is not None else None
         names, self._judges = split(rules, live=True)
         try:
@@ -339,6 +340,7 @@ class Watch:
             self._folder.release()
             self._release_rules()
             self._kept = [Finding(*row) for row in self._core.findings()]
+            self._accounts = self._core.accounts()
             self._print_verdict()
 
     def _end_evaluation(self) -> None:
@@ -380,6 +382,13 @@ class Watch:
         """"wrong" (an error stands), "doubtful" (a warning or a note does), "nothing found" or
         "not judged" (no rule has had the data it needs): of the findings so far."""
         return self._word if self.closed else self._core.verdict()[0]
+
+    @property
+    def checked(self) -> dict[str, str]:
+        """{rule: what it lacked} so far; "" of a rule that had the data it needs."""
+        rows = self._accounts if self.closed else self._core.accounts()
+        return {rule: "" if judged else lacked or "no step had the data it needs"
+                for rule, judged, lacked in rows}
 
     def _print_verdict(self) -> None:
         if self.faults > 1:

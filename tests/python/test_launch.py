@@ -235,7 +235,7 @@ def what_is_not_a_plain_program():
     """)
     check(f"functional_call: {done.stderr}", done.returncode == 0 and steps_of(done) == [30])
     done = launch("alone", """
-        model = nn.Linear(4, 1)
+        model = nn.Linear(4, 1, bias=False)
         optimizer = torch.optim.SGD(model.parameters(), 0.01)
         for _ in range(30):
             optimizer.zero_grad()

@@ -243,6 +243,9 @@ def words_of_operations():
                 "masked_fill", "softmax", "pow", "log", "sum", "mean"]
     ops = [op for op in text.ops() if op != "tensor"]
     check(f"words: {ops}", ops == [op for op in expected if op != "tensor"])
+    check("both dimensions", text.node("transpose", 1)["attributes"] == {"dim0": 0, "dim1": 1} and
+          text.node("transpose", 2)["attributes"] == {"dims": [0, 1]} and
+          text.node("reshape")["attributes"] == {"shape": [2, 12]})
     sub = text.node("sub")
     check(f"1 - b: {sub}", sub["inputs"][0] == -1 and sub["attributes"]["scalar"] == 1)
     add = next(node for node in text.nodes if node["op"] == "add")
@@ -515,6 +518,61 @@ class Tokens(nn.Module):
 
     def forward(self, x):
         return self.out(self.emb(x))
+
+
+@program
+def operations_before_the_model():
+    """What a step computes before it calls the model is a part of it, if the step uses it."""
+    net = Net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+    watch, found = make(net, optimizer)
+    for _ in range(4):
+        raw, y = batch()
+        x = (raw - raw.mean(0)) / 2  # LINE normal
+        (raw * 3).sum()  # nothing uses it
+        optimizer.zero_grad()
+        out = net(x)
+        F.cross_entropy(out, y).backward()
+        optimizer.step()
+        schedule.step()
+        (out.argmax(1) == y).float().mean()
+        with torch.no_grad():
+            for value in net.parameters():
+                value.clamp_(-1, 1)
+    text = of_train(found)
+    check(f"operations: {text.ops()}", text.ops() == [
+        "randn", "arange", "remainder", "mean", "sub", "div", "linear", "relu", "dropout",
+        "linear", "cross_entropy"])
+    check("their line", text.line(text.node("sub")) == line("normal"))
+    node = text.node("linear")
+    check("the input is what they made", text.tensor(node["inputs"][0]) == "input" and
+          node["inputs"][0] == text.node("div")["outputs"][0])
+    check("a weight that is changed in place stays one", all(
+        row["used"] and row["reached"] for row in text.parameters))
+    check(f"events: {text.kinds()}", text.kinds() == [
+        "scheduler", "zero_grad", "forward", "loss", "backward", "step"])
+    check("targets", text.losses[0]["targets"] == text.node("remainder")["outputs"][0])
+    check(f"it is complete: {text.gap}", text.complete)
+    check(f"the rate is that of the step: {text.optimizers}",
+          text.optimizers[0]["attributes"]["lr"] == 0.01 * 0.5 ** 3)
+    watch.close()
+    check("no fault", watch.faults == 0)
+
+    net = Net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    watch, found = make(net, optimizer)
+    x, y = batch()
+    for i in range(4):
+        optimizer.zero_grad()
+        F.cross_entropy(net(x), y).backward()
+        optimizer.step()
+        for _ in range(1000):
+            y + 1
+        x = torch.randn(16, 5)
+    watch.close()
+    check(f"many others between steps: {of_train(found).ops()}", of_train(found).ops()[0] in
+          ("linear", "randn") and watch.faults == 0)
 
 
 @program

@@ -260,4 +260,45 @@ def looks_are_seldom():
           trial.steps("eval", "loss").tolist() == [*range(8), 50])
 
 
+@program
+def between_two_modules():
+    """Where NaN comes from between two modules, the second one's input is named, and its line."""
+
+    class Between(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.f1, self.f2, self.bad = nn.Linear(5, width), nn.Linear(width, 3), False
+
+        def forward(self, x):
+            x = self.f1(x)
+            x = torch.log(x.abs() - (1e9 if self.bad else -1))  # LINE log
+            return self.f2(x)
+
+    with open(__file__, encoding="utf-8") as file:
+        line = next(i for i, text in enumerate(file, 1) if text.rstrip().endswith("# LINE log"))
+    x, y = data()
+    for width in (8, 600):  # 600: checks wait for the loss
+        for at, where in ((0, "between"), (5, "between"), (33, "between"), (33, "x"), (33, "")):
+            torch.manual_seed(1)
+            net = Between(width)
+            optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+            found = []
+            watch = sonde.watch(net, optimizer, on_finding=found.append)
+            for i in range(36):
+                net.bad = where == "between" and i == at
+                optimizer.zero_grad()
+                given = x * float("nan") if where == "x" and i == at else x
+                F.cross_entropy(net(given), y).backward()
+                optimizer.step()
+            watch.close()
+            check("no fault", watch.faults == 0)
+            first = [one for one in found if one.rule == "NonFinite"][:1]
+            if where == "x":
+                check(f"{width}: {where}: {first}", first and "_input" not in first[0].tensor)
+                continue
+            wanted = ["f2_input_0"] if where else []
+            check(f"{width}, step {at}, {where}: {first}", [one.tensor for one in first] == wanted)
+            check("its line", not first or first[0].place.endswith(f":{line}"))
+
+
 main()

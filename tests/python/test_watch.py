@@ -524,7 +524,7 @@ def findings():
     watch.close()
     first = [f for f in found if f.rule == "NonFinite"]
     check(f"the first tensor that went wrong: {first}",
-          first and first[0].tensor == "two_output_0" and first[0].step == 5)
+          first and first[0].tensor == "two_input_0" and first[0].step == 5)
     stored = sonde.open(run).findings()
     check("stored with the run", {f.id for f in stored} >= {f.id for f in found} and
           first[0]._replace(last_step=0, steps=0) in

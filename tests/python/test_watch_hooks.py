@@ -455,7 +455,8 @@ def what_follows_is_counted():
     loud = [f for f in watch.findings if f.severity != "note"]
     follow = sum(f.because_of is not None for f in loud)
     check(f"{follow} of {len(loud)} follow: {verdict}", 0 < follow < len(loud) and
-          "sonde: wrong: NonFinite in input at step 2: " in verdict and
+          "sonde: wrong: NonFinite in input (test_watch_hooks.py:" in verdict and
+          ") at step 2: " in verdict and
           f"; {follow} more findings follow from it" in verdict)
 
 

@@ -9,7 +9,7 @@ import unittest.mock
 
 PLUMBING = {"matplotlib", "visdom", "wandb", "tensorboardX", "seaborn", "imageio", "IPython", "setproctitle",
             "onnx", "tensorboard", "sklearn_plot", "tensorboard_logger", "skimage", "scipy_plot", "cv2", "pandas",
-            "torch.utils.tensorboard", "mpl_toolkits", "scipy"}
+            "torch.utils.tensorboard", "mpl_toolkits", "scipy", "sklearn"}
 
 
 class Plumbing(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -31,13 +31,13 @@ class Plumbing(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def seed_all(seed):
-    """The program's own seeds are moved by that of the run."""
+    """The program's own seeds are moved by that of the run; those of a loader's workers follow from them."""
     import numpy
     import torch
     own = torch.manual_seed, numpy.random.seed, random.seed
 
     def moved(one):
-        return lambda value=0, *a: one(int(value or 0) + seed, *a)
+        return lambda value=0, *a: one((value or 0) + seed if isinstance(value, (int, type(None))) else value, *a)
 
     for one in own:
         one(seed)

@@ -7,6 +7,7 @@ is recorded; other steps cost nothing here."""
 from __future__ import annotations
 
 import sys
+import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +63,7 @@ class Programs:
         self.facts = {mode: Facts() for mode in MODES}
         self.observed = Observed(hooks)
         self.on: Capture | None = None
+        self.early: Capture | None = None  # of what comes before a step
         self.look_on: Look | None = None
         self.mode = ""
         self.step_number = 0  # of its mode
@@ -79,22 +81,38 @@ class Programs:
         self.mode, (self.step_number, *notes) = MODES[mode], notes
         if torch._C._get_tracing_state() is not None:
             return  # what is read of a module would be part of the trace
+        early, self.early = self.early, None
+        if early is not None and (self.mode != "train" or early.thread != threading.get_ident()):
+            self._take_off(early)
+            early = None
         self.left = [one for one in self.left if not pull(one)]
-        known = Known(hooks.named_roots(), hooks.live_optimizers(), hooks.names)
-        self.on = Capture(known, self.finder, self.facts[self.mode], self.observed,
-                          self.mode == "train")
+        self.on = early or self._capture()
+        if early is not None:
+            early.begin(hooks.placed_optimizers())
+        for kind, row, place in (self.noted[one] for one in notes if one in self.noted):
+            self.on.event(kind, place, **row)
+
+    def _capture(self) -> Capture:
+        """A recording, which begins."""
+        hooks = self.hooks
+        known = Known(hooks.named_roots(), hooks.placed_optimizers(), hooks.names)
+        on = Capture(known, self.finder, self.facts[self.mode], self.observed,
+                     self.mode == "train")
         for index, ref in known.module_ids.values():
             module = ref()
             if module is not None and known.names_activations(index):
                 self.observed.names[module] = known.modules[index]["name"]
-        compiled = hooks.is_compiled() or _is_compiled_somewhere()
-        if compiled:
-            self.on.miss("the model is compiled" if hooks.is_compiled()
-                         else "parts of the program are compiled")
-            self.on.facts["compiled"] = True
-        for kind, row, place in (self.noted[one] for one in notes if one in self.noted):
-            self.on.event(kind, place, **row)
-        self.on.install(not self.on.gap)
+        if hooks.is_compiled() or _is_compiled_somewhere():
+            on.miss("the model is compiled" if hooks.is_compiled()
+                    else "parts of the program are compiled")
+            on.facts["compiled"] = True
+        on.install(not on.gap)
+        return on
+
+    def _take_off(self, on: Any) -> None:
+        left = on.uninstall() if on is not None else None
+        if left is not None:
+            self.left.append(left)
 
     def look(self, mode: int, step: int) -> None:
         """A step begins at which something is due that is known from the program."""
@@ -103,29 +121,30 @@ class Programs:
             self.left = [one for one in self.left if not pull(one)]
             self.look_on = Look(self.observed, self.finder, MODES[mode] == "train")
 
-    def end(self) -> None:
+    def end(self, is_next: bool) -> None:
+        """is_next: the next step of training is recorded: what comes before it, too."""
         self._end_look()
         on, self.on = self.on, None
-        if on is None:
-            return
-        left = on.uninstall()
-        if left is not None:
-            self.left.append(left)
-        text = self._text(on)
-        self.hooks.core.program(text)
+        if on is not None:
+            self._take_off(on)
+            on.finish()
+            self.hooks.core.program(self._text(on))
+        if is_next and self.early is None and torch._C._get_tracing_state() is None:
+            early = self._capture()
+            early.begun = False
+            self.early = early
 
     def drop(self) -> None:
         """Ends a recording without a program."""
         self._end_look()
-        if self.on is not None:
-            left, self.on = self.on.uninstall(), None
-            self.left += [left] if left is not None else []
+        self._take_off(self.on)
+        self._take_off(self.early)
+        self.on = self.early = None
         self.left = [one for one in self.left if not pull(one)]
 
     def _end_look(self) -> None:
-        if self.look_on is not None:
-            left, self.look_on = self.look_on.uninstall(), None
-            self.left += [left] if left is not None else []
+        self._take_off(self.look_on)
+        self.look_on = None
 
     def forward(self, module: Any, inputs: Any) -> None:
         self.observed.restart()
@@ -147,16 +166,16 @@ class Programs:
         """backward() is called, and its loss was shown."""
         if self.on is not None:
             self.on.backward(tensor, self.hooks.loss_name, self.finder.here(), self.scale,
-                             left(self.hooks.live_optimizers()))
+                             left(self.hooks.placed_optimizers()))
             self.scale = 1.0
-        self._pause(1)
+        self.pause(1)
 
     def went_back(self) -> None:
-        self._pause(-1)
+        self.pause(-1)
 
-    def _pause(self, more: int) -> None:
-        """Backward passes and optimizers call functions that are not the program's."""
-        for one in (self.on, self.look_on):
+    def pause(self, more: int) -> None:
+        """Backward passes, optimizers and loaders call functions that are not the program's."""
+        for one in (self.on, self.look_on, self.early):
             if one is not None:
                 one.off = max(one.off + more, 0)
 
@@ -179,10 +198,10 @@ class Programs:
         if self.on is not None:
             self.on.event("step", self._step_place(),
                           optimizer=self.hooks.optimizer_number(optimizer))
-        self._pause(1)
+        self.pause(1)
 
     def stepped(self) -> None:
-        self._pause(-1)
+        self.pause(-1)
 
     # --- the text ---------------------------------------------------------------------------
 
@@ -194,6 +213,7 @@ class Programs:
         return self.finder.here(frame) if frame is not None else None
 
     def _text(self, on: Capture) -> str:
+        on.known.more_optimizers(self.hooks.placed_optimizers())
         backward = sum(row["event"] == "backward" for row in on.events)
         steps = len({row.get("optimizer") for row in on.events if row["event"] == "step"})
         facts = on.facts | self.facts[self.mode].of_repeats()

@@ -22,6 +22,7 @@ from .places import Finder, Place
 from .text import Files
 
 _NODES = 20000  # operations that are recorded of a step
+_EARLY = 256  # of these, before its first forward pass
 _GRAPH = 200000  # functions of the autograd graph that are searched
 _FIELDS = ("p", "eps", "momentum", "affine", "track_running_stats", "in_features", "out_features",
            "in_channels", "out_channels", "kernel_size", "stride", "padding", "groups", "dim",
@@ -110,7 +111,10 @@ class Capture:
         self.last_output: Any = None  # identity of the tensor that was named last
         self.numbers: dict[int, int] = {}  # outputs of a module, in this pass of a root
         self.thread = threading.get_ident()
-        self.off = 0  # backward passes and optimizers that are at work
+        self.off = 0  # backward passes, optimizers and loaders that are at work
+        self.early = 0  # the first operations, which are kept if the step uses what they make
+        self.begun = True  # False: its first forward pass is to come
+        self.again = 1  # how often operations before it may be forgotten
         self.mode: Mode | None = None
         self.handles: list[Any] = []
 
@@ -174,9 +178,8 @@ class Capture:
         elif key in self.known.buffers:
             index = self._row(tensor, kind="buffer", tensor=self.known.buffers[key])
         else:
-            index = self._row(tensor, kind="input")
-            if tensor.grad_fn is not None and self.mode is not None:
-                self.miss("operations were not seen that made a value")
+            index = self._row(tensor, kind="input", _hidden=tensor.grad_fn is not None and
+                              self.mode is not None)
         self._enter(tensor, index)
         return index
 
@@ -204,8 +207,8 @@ class Capture:
         place = self.finder.here()
         if place is None:
             return
-        if len(self.nodes) >= _NODES:
-            self.miss(f"the step has more than {_NODES} operations")
+        if len(self.nodes) >= (_NODES if self.begun else _EARLY):
+            self._is_full()
             return
         operands = ops.operands(made, arguments, options)
         if made.name in ("to", "contiguous", "detach") and operands and results[0] is operands[0]:
@@ -224,8 +227,11 @@ class Capture:
             index = self._row(one, **kind)
             node["outputs"].append(index)
             self.makers[index] = number
-            self._enter(one, index)
+            if id(one) not in self.known.parameter_ids and id(one) not in self.known.buffers:
+                self._enter(one, index)  # a parameter stays one that is changed in place
         self.nodes.append(node)
+        if not self.begun:
+            return
         if made.name in ops.LOSSES:
             self._found_loss(number, operands, results[0])
         elif (function, place) in self.observed.losses:  # by hand, found at an earlier step
@@ -235,6 +241,64 @@ class Capture:
             name = self.observed.activation(function, self.known.modules[module]["name"],
                                             made.name, results[0])
             self.values[node["outputs"][0]].setdefault("tensor", name)
+
+    def _is_full(self) -> None:
+        if self.begun:
+            self.miss(f"the step has more than {_NODES} operations")
+        elif self.again:  # what comes last before a step is part of it
+            self.again -= 1
+            for rows in (self.nodes, self.values, self.makers, self.ids, self.refs, self.losses,
+                         self.events):
+                rows.clear()
+        else:
+            self.off = 1 << 30  # until the step begins
+
+    def begin(self, optimizers: list[Any]) -> None:
+        """The step begins; what was seen before it is a part of it."""
+        self.begun, self.early, self.off = True, len(self.nodes), 0
+        self.known.renew(optimizers)
+
+    def finish(self) -> None:
+        """Leaves out what was computed before the step and is not used by it."""
+        used = {i for row in self.losses for i in (row["predictions"], row["targets"])}
+        used |= {i for node in self.nodes[self.early:] for i in node["inputs"]}
+        used |= {i for i, row in enumerate(self.values) if row.get("tensor")}
+        keep = [True] * len(self.nodes)
+        for number in reversed(range(self.early)):
+            node = self.nodes[number]
+            keep[number] = any(i in used for i in node["outputs"])
+            if keep[number]:
+                used |= set(node["inputs"])
+        if any(row.get("_hidden") and (i in used or not self.early)
+               for i, row in enumerate(self.values)):
+            self.miss("operations were not seen that made a value")
+        if not all(keep):
+            self._leave_out(keep)
+
+    def _leave_out(self, keep: list[bool]) -> None:
+        """Takes operations away, and values that are theirs alone."""
+        gone = {i for node, kept in zip(self.nodes, keep) if not kept
+                for i in node["inputs"] + node["outputs"]}
+        gone -= {i for node, kept in zip(self.nodes, keep) if kept
+                 for i in node["inputs"] + node["outputs"]}
+        rows = [*self.events, *self.losses]
+        gone -= {row.get(key, -1) for row in rows for key in ("value", "predictions", "targets")}
+        value_of, node_of = {-1: -1}, {-1: -1}
+        for i in range(len(self.values)):
+            if i not in gone:
+                value_of[i] = len(value_of) - 1
+        for i, kept in enumerate(keep):
+            if kept:
+                node_of[i] = len(node_of) - 1
+        self.values = [row for i, row in enumerate(self.values) if i not in gone]
+        self.nodes = [node for node, kept in zip(self.nodes, keep) if kept]
+        for node in self.nodes:
+            node["inputs"] = [value_of[i] for i in node["inputs"]]
+            node["outputs"] = [value_of[i] for i in node["outputs"]]
+        for row in rows:
+            row |= {key: value_of[row[key]] for key in ("value", "predictions", "targets")
+                    if key in row}
+            row |= {"node": node_of.get(row["node"], -1)} if "node" in row else {}
 
     def _found_loss(self, number: int, operands: list[Any], result: Any) -> None:
         node = self.nodes[number]
@@ -283,6 +347,7 @@ class Capture:
                 row["place"] = self.files.place(self.finder.here())
             row["training"] = module.training
             self.stack.append(index)
+            self._name_input(index, arguments)
             if isinstance(module, torch.jit.ScriptModule):
                 self.miss(f"{row['name'] or 'the model'} is scripted")
             elif self.mode is not None and isinstance(module, TAKE_OTHER_WAYS) and \
@@ -306,6 +371,16 @@ class Capture:
                 self._name_outputs(index, result)
         except Exception as problem:
             self.miss(f"{type(module).__name__}: {type(problem).__name__}: {problem}")
+
+    def _name_input(self, index: int, arguments: Any) -> None:
+        """Links what lies between two modules to the name under which it is observed when it is
+        not finite (python/extension/python_forward.c)."""
+        first = arguments[0] if isinstance(arguments, tuple) and arguments else None
+        value = self.ids.get(id(first), -1) if isinstance(first, torch.Tensor) else -1
+        name = self.known.modules[index]["name"]
+        if value in self.makers and name and self.known.is_declared(index) and \
+                first.is_floating_point() and not self.values[value].get("tensor"):
+            self.values[value]["tensor"] = f"{name}_input_0"
 
     def _name_outputs(self, index: int, result: Any) -> None:
         """Links values to the tensors that are observed (python/extension/python_forward.c)."""
@@ -420,12 +495,26 @@ class Known:
                 self._module(".".join(part for part in (prefix, name) if part), module, True)
         self.declared = len(self.modules)
 
-    def _optimizers(self, optimizers: list[Any]) -> None:
-        for i, optimizer in enumerate(optimizers):
+    def renew(self, optimizers: list[Any]) -> None:
+        """Their attributes may have changed, and the modes of modules."""
+        self.optimizers.clear()
+        self._optimizers(optimizers)
+        for index, ref in self.module_ids.values():
+            module = ref()
+            if module is not None:
+                self.modules[index]["training"] = module.training
+
+    def more_optimizers(self, optimizers: list[Any]) -> None:
+        """Those behind the ones that are known: followed since the step began."""
+        self._optimizers(optimizers, len(self.optimizers))
+
+    def _optimizers(self, optimizers: list[Any], first: int = 0) -> None:
+        """A place has None if its optimizer is gone; events have the places."""
+        for i, optimizer in enumerate(optimizers[first:], first):
             groups = getattr(optimizer, "param_groups", None) or [{}]
             self.optimizers.append({
                 "name": f"optimizer_{i + 1}" if i else "optimizer",
-                "kind": type(optimizer).__name__,
+                "kind": type(optimizer).__name__ if optimizer is not None else "",
                 "attributes": _attributes({key: value for key, value in groups[0].items()
                                            if key != "params"})})
             for group in groups:

@@ -89,7 +89,7 @@ def left(optimizers: list[Any]) -> int | None:
     cannot be read."""
     bits = 0
     for number, optimizer in enumerate(optimizers):
-        gradients = (parameter.grad for group in optimizer.param_groups
+        gradients = (parameter.grad for group in getattr(optimizer, "param_groups", ())
                      for parameter in group["params"])
         for gradient in gradients:
             if gradient is None:

@@ -75,8 +75,14 @@ _PARAMETERS = {
     **{f"max_pool{n}d": ("input", "kernel_size", "stride", "padding", "dilation")
        for n in (1, 2, 3)},
 }
-_NAMED_INDEX = {"gather": ("input", "dim", "index"), "index_select": ("input", "dim", "index"),
-                "select": ("input", "dim", "index"), "narrow": ("input", "dim", "start", "length")}
+# The same by the names of functions that share one in the vocabulary.
+_NAMED = {"gather": ("input", "dim", "index"), "index_select": ("input", "dim", "index"),
+          "select": ("input", "dim", "index"), "narrow": ("input", "dim", "start", "length"),
+          **dict.fromkeys(("transpose", "swapaxes", "swapdims"), ("input", "dim0", "dim1")),
+          "permute": ("input", "dims"), "movedim": ("input", "source", "destination"),
+          "flatten": ("input", "start_dim", "end_dim"), "view": ("input", "shape"),
+          "reshape": ("input", "shape"), "expand": ("input", "size"), "repeat": ("input", "repeats")}
+_LISTS = frozenset(("dims", "shape", "size", "repeats"))  # may be given one by one
 # Places of operands that may be None, so that those behind them keep theirs.
 _OPTIONAL = {"linear": ("bias",), "cross_entropy": ("weight",), "nll_loss": ("weight",),
              "binary_cross_entropy": ("weight",),
@@ -137,7 +143,7 @@ def _describe(function: Callable[..., Any]) -> Operation | None:
     whole = _ALIASES.get(name, name)
     parameters, defaults = _signature(function)
     if not parameters:
-        parameters = _NAMED_INDEX.get(name) or _PARAMETERS.get(whole) or ("input", "other")
+        parameters = _NAMED.get(name) or _PARAMETERS.get(whole) or ("input", "other")
     return Operation(whole, inplace, reverse, parameters, defaults)
 
 
@@ -177,6 +183,9 @@ def attributes(made: Operation, arguments: tuple[Any, ...],
                options: dict[str, Any]) -> dict[str, Any]:
     """The attributes of a call: numbers, words and lists among its arguments."""
     given = {**made.defaults, **dict(zip(made.parameters, arguments)), **options}
+    last = len(made.parameters) - 1
+    if len(arguments) > last + 1 and made.parameters[last] in _LISTS:
+        given[made.parameters[last]] = arguments[last:]
     found: dict[str, Any] = {}
     for name, value in given.items():
         if isinstance(value, torch.Tensor):

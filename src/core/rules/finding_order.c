@@ -14,6 +14,8 @@
  *     a cut       a gradient that is exactly 0 follows from dead units, else from the first
  *                 such gradient that was found; of those of one step, from the one nearest
  *                 to the loss.
+ *     a neighbor  FrozenParameter: the first parameter that the optimizer lacks stands for
+ *                 the others of its step.
  */
 #include "rules/engine.h"
 #include "base/macros.h"
@@ -267,6 +269,12 @@ static bool is_dead(const sonde_finding *finding)
            finding->severity != SONDE_SEVERITY_NOTE && finding->resolved_step == 0;
 }
 
+/* Whether a finding was reported, as severe as it is. */
+static bool is_told(const sonde_rules *rules, size_t i)
+{
+    return i < rules->reported && !rules->found[i]->news;
+}
+
 /* What cuts gradients off: see the head of this file. NULL: nothing does. */
 static const sonde_finding *find_cut(const sonde_rules *rules)
 {
@@ -284,7 +292,7 @@ static const sonde_finding *find_cut(const sonde_rules *rules)
         }
         if (is_cut(finding) && (cut == NULL || (!told && finding->step == cut->step))) {
             cut = finding;
-            told = i < rules->reported;
+            told = is_told(rules, i);
         }
     }
     return cut;
@@ -292,12 +300,38 @@ static const sonde_finding *find_cut(const sonde_rules *rules)
 
 static void set_cut(sonde_rules *rules, const sonde_finding *cut)
 {
+    for (size_t i = 0; i < rules->found_count; i++) {
+        sonde_finding *finding = &rules->found[i]->finding;
+
+        if (!is_told(rules, i) && finding != cut && finding->because_of == 0 &&
+            is_cut(finding) && finding->step >= cut->step) {
+            finding->because_of = cut->id;
+        }
+    }
+}
+
+/* An optimizer lacks a parameter. */
+static bool is_lacking(const sonde_finding *finding)
+{
+    return strcmp(finding->rule, "FrozenParameter") == 0 &&
+           strcmp(finding->statistic, "steps_unchanged") == 0 &&
+           finding->tensor[0] != '\0';
+}
+
+static void set_neighbors(sonde_rules *rules)
+{
+    const sonde_finding *first = NULL;
+
     for (size_t i = rules->reported; i < rules->found_count; i++) {
         sonde_finding *finding = &rules->found[i]->finding;
 
-        if (finding != cut && finding->because_of == 0 && is_cut(finding) &&
-            finding->step >= cut->step) {
-            finding->because_of = cut->id;
+        if (!is_lacking(finding) || finding->because_of != 0) {
+            continue;
+        }
+        if (first == NULL || first->severity < finding->severity) {
+            first = finding;
+        } else if (finding->step == first->step) {
+            finding->because_of = first->id;
         }
     }
 }
@@ -316,6 +350,7 @@ void sonde__rules_set_causes(sonde_rules *rules)
     if (cut != NULL) {
         set_cut(rules, cut);
     }
+    set_neighbors(rules);
     if (rules->found_count > rules->reported + 1) {
         put_causes_first(rules);
     }

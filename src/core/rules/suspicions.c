@@ -523,6 +523,15 @@ bool sonde__rule_loss_falls(const sonde_rule_run *run)
     return !sonde__rule_loss_is_free(run) && !run->rules->progress.named;
 }
 
+/* A finding that came of a suspicion is sure now. */
+static void settle(sonde_rules *rules, sonde__rule_found *found)
+{
+    if (found->open) {
+        take_out(rules, find_waiting(rules, found));
+    }
+    found->terms = NULL;
+}
+
 /* --- what is sure ------------------------------------------------------------------- */
 
 bool sonde_rule_found(sonde_rule_run *run, size_t i, sonde_severity severity,
@@ -546,6 +555,7 @@ bool sonde_rule_found(sonde_rule_run *run, size_t i, sonde_severity severity,
     if (!(*place)->kept || severity <= (*place)->finding.severity) {
         return false;
     }
+    settle(run->rules, *place);
     sonde__rule_raise(run->rules, *place, severity);
     (*place)->finding.statistic = statistic;
     (*place)->finding.value = value;

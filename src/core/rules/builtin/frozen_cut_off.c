@@ -12,7 +12,8 @@
  * (of sines, or trained elsewhere), and its module has an output if others do (a head may
  * be unused). It is a warning at any place if its gradient is declared, as for parameters
  * that require one, unless a whole module of several weights is like it (a teacher, a
- * backbone without gradients). All others are one note.
+ * backbone without gradients). All others are one note, except those of which the program
+ * shows that they require no gradient and that no optimizer holds them.
  *
  * A weight of which the program says that an optimizer holds it (SONDE_NOTE_HELD) is not
  * frozen on purpose: a warning in place of that note; if none of the weights of its optimizer
@@ -288,6 +289,23 @@ static bool report_held(sonde_rule_run *run, const sonde_rule_tensor *t, bool fe
     return true;
 }
 
+/* Whether the program shows that a parameter is frozen on purpose: it requires no gradient,
+ * and no optimizer holds it. */
+static bool is_frozen(const sonde_rule_run *run, const sonde_rule_tensor *t)
+{
+    const sonde_program *program = sonde_rule_program(run, SONDE_MODE_TRAIN);
+    const char *name = sonde_rule_info(run, t->id)->name;
+
+    for (size_t i = 0; program != NULL && i < program->parameter_count; i++) {
+        const sonde_program_parameter *parameter = &program->parameters[i];
+
+        if (strcmp(parameter->name, name) == 0) {
+            return !parameter->requires_grad && parameter->optimizer < 0;
+        }
+    }
+    return false;
+}
+
 void sonde__builtin_frozen_resolve(sonde_rule_run *run)
 {
     SONDE__EACH (run, t) {
@@ -342,7 +360,8 @@ void sonde__builtin_frozen_judge_cut_off(sonde_rule_run *run)
 
         if (how != MAY_BE_MEANT) {
             report(run, t, 0, how);
-        } else if (is_cut_off(run, t) && !report_held(run, t, few)) {
+        } else if (is_cut_off(run, t) && !report_held(run, t, few) &&
+                   !is_frozen(run, t)) {
             meant++;
             last = last == NULL || t < state->first_moving ? t : last;
         }

@@ -24,6 +24,7 @@
  * losses, if there are any.
  */
 #include "rules/builtin/frozen.h"
+#include "rules/builtin/program_walk.h"
 
 #include "base/macros.h"
 
@@ -110,12 +111,36 @@ static bool state_changes(sonde_rule_run *run, const sonde__builtin_frozen_memor
 
 /* --- idle --------------------------------------------------------------------------- */
 
+/* Whether the optimizer steps in the program of a training step, and no backward pass comes
+ * before. */
+static bool steps_without_backward(const sonde_rule_run *run)
+{
+    const sonde_program *program = sonde_rule_program(run, SONDE_MODE_TRAIN);
+
+    return program != NULL &&
+           sonde__builtin_walk_event(program, 0, SONDE_EVENT_STEP) != NULL &&
+           sonde__builtin_walk_event(program, 0, SONDE_EVENT_BACKWARD) == NULL;
+}
+
 /* Judges a comparison at which nothing changed and no gradient was seen. */
 static void judge_bare(sonde_rule_run *run)
 {
     sonde__builtin_frozen *state = sonde_rule_state(run);
 
     state->bare++;
+    if (state->led == 0) {
+        if (state->bare >= IDLE_AFTER && steps_without_backward(run)) {
+            sonde__rule_report(
+                run, NULL, SONDE__SURE(ERROR), "steps_unchanged", (double)state->bare,
+                (double)IDLE_AFTER,
+                "Call backward on the loss after the gradients are cleared "
+                "and before the optimizer's step.",
+                "The optimizer has stepped %lld times without a gradient "
+                "of any parameter, and no parameter has changed.",
+                (long long)state->bare);
+        }
+        return;
+    }
     if (state->bare >= IDLE_AFTER && state->led >= IDLE_AFTER && state->idle_most == 0) {
         sonde__rule_report(run, sonde__builtin_at(run, state->idlest), SONDE__SURE(ERROR),
                            "steps_unchanged", (double)state->bare, (double)IDLE_AFTER,
@@ -164,7 +189,8 @@ static glance look(sonde_rule_run *run)
  * ENDED times the largest so far do not count: training has converged. Where they have
  * grown to SUMMED times those at the beginning of the rest, they are summed for a later
  * update, and the parameters may rest twice as long. Or gradients, which were seen at all
- * of the first IDLE_AFTER comparisons or more, are not seen any more, for as long.
+ * of the first IDLE_AFTER comparisons or more, are not seen any more, for as long. Or none
+ * was ever seen, and the program shows steps without a backward pass before.
  */
 static void judge_idle(sonde_rule_run *run)
 {
@@ -177,7 +203,7 @@ static void judge_idle(sonde_rule_run *run)
     state->compared += now.any;
     state->changed += now.changed;
     state->led += now.any && now.most != NULL && state->led + 1 == state->compared;
-    if (now.any && !now.changed && !now.shown && state->led > 0) {
+    if (now.any && !now.changed && !now.shown) {
         judge_bare(run);
         return;
     }

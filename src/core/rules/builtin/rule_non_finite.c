@@ -471,6 +471,58 @@ static bool may_be_spread(sonde_rule_run *run, const sonde_rule_tensor *first)
     return gradients > 1;
 }
 
+/* Of an output of a layer that makes NaN only of NaN: the last tensor of the forward pass
+ * before it that was seen, and finite; NULL: there is none, or the layer is another. */
+static const sonde_tensor_info *finite_before(sonde_rule_run *run,
+                                              const sonde_rule_tensor *first)
+{
+    static const char *const ops[] = {"Linear", "Conv1d", "Conv2d", "Conv3d"};
+    const sonde_tensor_info *info = sonde_rule_info(run, first->id);
+    const sonde_rule_tensor *last = NULL;
+
+    if (info->pass != SONDE_PASS_FORWARD || first->vitals->nan == 0 ||
+        first->vitals->pos_inf + first->vitals->neg_inf > 0 ||
+        !sonde__builtin_has_word(info->op, ops, SONDE_COUNT_OF(ops))) {
+        return NULL;
+    }
+    SONDE__EACH_SEEN (run, t, 0) {
+        const sonde_tensor_info *other = sonde_rule_info(run, t->id);
+
+        if (rank_of(other) == 1 && sonde__builtin_bad(t->vitals) == 0 &&
+            sonde__rule_is_earlier(run, t->id, first->id) &&
+            (last == NULL || sonde__rule_is_earlier(run, last->id, t->id))) {
+            last = t;
+        }
+    }
+    return last != NULL ? sonde_rule_info(run, last->id) : NULL;
+}
+
+static void say_first(sonde_rule_run *run, const sonde_rule_tensor *t, size_t others)
+{
+    const sonde_tensor_info *before = finite_before(run, t);
+    char bad[BAD_TEXT];
+
+    if (before != NULL) {
+        sonde_rule_say(run,
+                       "Look at what the program computes between the two, and at the "
+                       "weights of the layer before this step.",
+                       "It is the first tensor of the step that is not finite: %s%s. The "
+                       "layer (%s) makes NaN only of NaN, and '%s' before it is finite.",
+                       bad_text(t->vitals, bad),
+                       others > 0 ? "; other tensors follow" : "",
+                       sonde_rule_info(run, t->id)->op, before->name);
+        return;
+    }
+    sonde_rule_say(run, NULL,
+                   "It is the first tensor of the step that is not finite: %s%s.",
+                   bad_text(t->vitals, bad),
+                   others == 0 ? ""
+                   : may_be_spread(run, t)
+                       ? "; all gradients of the step are bad: if they are clipped "
+                         "by their norm, it may have begun in another one"
+                       : "; other tensors follow");
+}
+
 static void non_finite_step(sonde_rule_run *run)
 {
     non_finite *state = sonde_rule_state(run);
@@ -493,16 +545,7 @@ static void non_finite_step(sonde_rule_run *run)
     if (sonde__rule_holds(run, t, bad_terms[skipped], "nonfinite",
                           v != NULL ? (double)sonde__builtin_bad(v) : 0.0, 0.0) &&
         v != NULL) {
-        char bad[BAD_TEXT];
-
-        sonde_rule_say(run, NULL,
-                       "It is the first tensor of the step that is not finite: %s%s.",
-                       bad_text(v, bad),
-                       others == 0 ? ""
-                       : may_be_spread(run, t)
-                           ? "; all gradients of the step are bad: if they are clipped "
-                             "by their norm, it may have begun in another one"
-                           : "; other tensors follow");
+        say_first(run, t, others);
     }
 }
 

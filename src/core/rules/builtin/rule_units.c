@@ -261,7 +261,7 @@ static const sonde_rule_param saturated_params[] = {
                  "number of observed steps in a row with too many such units"),
 };
 static const sonde_rule_need saturated_needs[] = {
-    {"inputs of tanh or sigmoid", SONDE_HOW_VITALS | SONDE_HOW_RAW, false,
+    {"inputs of tanh or sigmoid", SONDE_HOW_VITALS | SONDE_HOW_RAW, true,
      SONDE__ACTIVATIONS, SONDE__SELDOM},
     {"outputs of tanh or sigmoid", SONDE_HOW_VITALS, true, SONDE__ACTIVATIONS,
      SONDE__SELDOM},
@@ -413,6 +413,16 @@ static void step(sonde_rule_run *run)
     }
 }
 
+static void finish(sonde_rule_run *run)
+{
+    SONDE__EACH (run, t) {
+        if (t->need != LOSSES) {
+            return;
+        }
+    }
+    sonde_rule_lacked(run, "the run has no inputs of tanh or sigmoid");
+}
+
 const sonde_rule sonde__builtin_saturated_activation = {
     SONDE__RULE("SaturatedActivation", saturated),
     .summary = "most tanh or sigmoid units of a layer no longer react",
@@ -426,5 +436,6 @@ const sonde_rule sonde__builtin_saturated_activation = {
     .bind = bind,
     .observe = observe,
     .step = step,
+    .finish = finish,
     .destroy = destroy,
 };

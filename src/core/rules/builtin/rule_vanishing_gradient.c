@@ -27,6 +27,10 @@
  * moves it. It is a note for a branch as above, an error however training goes, and a
  * warning if the loss need not fall (players take turns).
  *
+ * A gradient that is gone for GONE observed steps, with those of all weights before it, is a
+ * warning however training goes, unless the loss need not fall: the rest of the network
+ * learns without these layers.
+ *
  * With smdebug: at any step, the mean of |g| over all elements is below threshold.
  *
  * Evidence: vital signs of gradients; losses, if there are any.
@@ -40,7 +44,7 @@
 #include <string.h>
 
 enum { GRADIENTS, LOSSES }; /* needs */
-enum { LEAST_LAYERS = 4, LASTING = 10, NEVER = 20 };
+enum { LEAST_LAYERS = 4, LASTING = 10, NEVER = 20, GONE = 100 };
 
 typedef struct vanishing {
     double threshold, relative, profile;
@@ -56,6 +60,7 @@ typedef struct vanishing {
 
 typedef struct tensor_memory {
     double now;         /* mean |g| at the last step with this gradient */
+    int64_t gone;       /* observed steps in a row at which it was gone, at the front */
     int64_t small;      /* observed steps in a row at which it was small */
     double first_small; /* mean at the first of them */
     int64_t zeros;      /* observed steps at which it was 0, if it was never more */
@@ -346,12 +351,30 @@ static void judge_as_smdebug(sonde_rule_run *run)
     }
 }
 
+/* A gradient that is gone; front: so are those of all weights before. */
+static void judge_gone(sonde_rule_run *run, const sonde_rule_tensor *t, bool front)
+{
+    tensor_memory *memory = t->memory;
+
+    memory->gone = front ? memory->gone + 1 : 0;
+    if (memory->gone >= GONE && !sonde__rule_loss_may_rise(run)) {
+        sonde__rule_report(
+            run, t, SONDE__SURE(WARNING), "abs_mean", 0.0, 0.0,
+            "Look for units that have died, and for a detach or a factor of "
+            "0 that begins at some step.",
+            "Its gradient has become exactly 0 and stayed so for %d "
+            "observed steps: this parameter no longer learns.",
+            GONE);
+    }
+}
+
 static void judge(sonde_rule_run *run, double largest)
 {
     const vanishing *state = sonde_rule_state(run);
     const bool all = all_vanished(run, largest);
     const sonde_rule_tensor *far =
         state->profile > 0 ? vanished_on_the_way(run, state->profile) : NULL;
+    bool front = true; /* no weight before has a gradient */
 
     SONDE__EACH (run, t) {
         tensor_memory *memory = t->memory;
@@ -363,6 +386,8 @@ static void judge(sonde_rule_run *run, double largest)
         if (!memory->seen || !memory->judged) {
             continue;
         }
+        front = front && memory->now <= 0.0;
+        judge_gone(run, t, gone && front);
         memory->mattered = memory->mattered || memory->now >= state->relative * largest;
         if (!memory->alive && largest > 0.0) {
             judge_zeros(run, t, largest);
@@ -435,7 +460,7 @@ const sonde_rule sonde__builtin_vanishing_gradient = {
     .condition =
         "Any of these holds over `patience` observed steps: (1) the mean of |gradient| over elements that are not 0 is below `threshold` and below `relative` times the largest such mean of the step; (2) all elements have become 0; "
         "(3) all gradients are below `threshold` from the first step on, or become so from one step to the next, while the loss is not near 0; (4) gradients shrink by a factor of `profile` from the last layer to the first; (5) at the first 20 observed steps, all elements are exactly 0, while another gradient is not. "
-        "The finding waits for training: it is a note if training goes well (but for (5), an error), and is dropped if the gradient grows. "
+        "The finding waits for training: it is a note if training goes well (but for (5), an error), and is dropped if the gradient grows. (2) is a warning if the gradients of all layers before are gone too, for 100 observed steps. "
         "It is also a note if the gradient was never above `relative` times the step's largest while weights before and after it have larger gradients: the data do not use this branch. "
         "With `smdebug` (implied if only `threshold` is set), the rule fires when the mean of |gradient| of any gradient is below `threshold` at any step.",
     .advice = "Use ReLU-like activations, normalization or residual connections, and an "
