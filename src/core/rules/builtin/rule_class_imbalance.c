@@ -179,6 +179,27 @@ static void report_one(sonde_rule_run *run, const imbalance *state, int class)
     }
 }
 
+static double entropy(const int64_t *count, int32_t classes)
+{
+    double all = 0.0, sum = 0.0;
+
+    for (int32_t c = 0; c < classes; c++) {
+        all += (double)count[c];
+    }
+    for (int32_t c = 0; c < classes; c++) {
+        sum += count[c] > 0 ? (double)count[c] * log(all / (double)count[c]) : 0.0;
+    }
+    return all > 0.0 ? sum / all : 0.0;
+}
+
+/* Whether batches may turn out to hold hardly more than one class each. */
+static bool may_be_sorted(const imbalance *state)
+{
+    return state->steps > 0 && state->steps < ORDERED &&
+           state->within / (double)state->steps <
+               0.5 * entropy(state->every, state->classes);
+}
+
 static void judge_frequency(sonde_rule_run *run, const imbalance *state)
 {
     int most = -1, least = -1;
@@ -191,8 +212,7 @@ static void judge_frequency(sonde_rule_run *run, const imbalance *state)
             least = least < 0 || state->count[c] < state->count[least] ? c : least;
         }
     }
-    if (classes == 0 ||
-        (!one && !state->smdebug && state->steps > 0 && state->steps < ORDERED)) {
+    if (classes == 0 || (!one && !state->smdebug && may_be_sorted(state))) {
         return; /* or the order of the labels is judged first */
     }
     if (one) {
@@ -254,19 +274,6 @@ static void judge_mistakes(sonde_rule_run *run, imbalance *state)
                 100.0 * share, c, 100.0 * share_wrong);
         }
     }
-}
-
-static double entropy(const int64_t *count, int32_t classes)
-{
-    double all = 0.0, sum = 0.0;
-
-    for (int32_t c = 0; c < classes; c++) {
-        all += (double)count[c];
-    }
-    for (int32_t c = 0; c < classes; c++) {
-        sum += count[c] > 0 ? (double)count[c] * log(all / (double)count[c]) : 0.0;
-    }
-    return all > 0.0 ? sum / all : 0.0;
 }
 
 /* Compares the labels of this step with those of all steps. */
