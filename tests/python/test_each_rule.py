@@ -152,6 +152,75 @@ def one_class_of_many():
     return fit(model, sgd(model), batch, steps=160)
 
 
+def half_without_a_scaler():
+    model, classes = Net(), Classes()
+    optimizer = sgd(model)
+    watch = sonde.watch(model, optimizer, on_finding=None)
+    for step in range(40):
+        x, y = classes(step)
+        optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.float16):
+            loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+    watch.close()
+    return watch
+
+
+def language(shift):
+    """A recurrent model of tokens that count up, with labels so many places ahead."""
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.gru = nn.Embedding(9, 16), nn.GRU(16, 16, batch_first=True)
+            self.out = nn.Linear(16, 9)
+
+        def forward(self, x):
+            return self.out(self.gru(self.embed(x))[0])
+
+    model = Model()
+    optimizer = torch.optim.Adam(model.parameters(), 0.01)
+    watch = sonde.watch(model, optimizer, on_finding=None)
+    for _ in range(60):
+        rows = (torch.randint(9, (16, 1)) + torch.arange(9) * torch.randint(1, 3, (16, 1))) % 9
+        optimizer.zero_grad()
+        x, y = rows[:, :8], rows[:, shift:shift + 8]
+        F.cross_entropy(model(x).flatten(0, 1), y.flatten()).backward()
+        optimizer.step()
+    watch.close()
+    return watch
+
+
+def copied_tokens():
+    return language(0)
+
+
+def next_tokens():
+    return language(1)
+
+
+def signs_for_probabilities():
+    return binary(-1.0)
+
+
+def probabilities():
+    return binary(0.0)
+
+
+def binary(least):
+    """Binary targets of `least` and 1."""
+    model, classes = Net(outputs=1), Classes()
+    optimizer = sgd(model)
+    watch = sonde.watch(model, optimizer, on_finding=None)
+    for step in range(40):
+        x, y = classes(step)
+        optimizer.zero_grad()
+        F.binary_cross_entropy_with_logits(model(x)[:, 0], (y > 2) * (1 - least) + least).backward()
+        optimizer.step()
+    watch.close()
+    return watch
+
+
 def dead_units():
     model = Net()
     nn.init.constant_(model.fc2.bias, -50)
@@ -291,16 +360,6 @@ def softmax_twice():
     return fit(model, sgd(model), loss_of=lambda p, y: F.cross_entropy(F.softmax(p, 1), y))
 
 
-def several_predictions():
-    """Class numbers for a regression of as many outputs."""
-    model, classes = Net(), Classes()
-
-    def batch(step):
-        x, y = classes(step)
-        return x, y.float().unsqueeze(1)
-    return fit(model, sgd(model, 1e-3), batch, F.mse_loss)
-
-
 def cleared_before_the_step():
     model = Net()
     optimizer, classes = sgd(model), Classes()
@@ -362,6 +421,7 @@ def too_fast():
 CASES = {
     "ClassImbalance": (one_class_of_many, classifier),
     "DeadRelu": (dead_units, classifier),
+    "DtypeMismatch": (half_without_a_scaler, classifier),
     "DuplicateBatch": (same_batch, classifier),
     "EvalNondeterminism": (noisy_evaluation, evaluated),
     "ExplodingTensor": (huge_weight, classifier),
@@ -383,7 +443,8 @@ CASES = {
     "SoftmaxMisuse": (softmax_twice, classifier),
     "StepOrder": (cleared_before_the_step, classifier),
     "SymmetricUnits": (equal_units, classifier),
-    "TargetMismatch": (several_predictions, classifier),
+    "TargetLeak": (copied_tokens, next_tokens),
+    "TargetMismatch": (signs_for_probabilities, probabilities),
     "TrainEvalMode": (left_in_evaluation, evaluated),
     "UnfrozenParameter": (decayed_by_hand, fine_tuning),
     "UpdateSpike": (flipped_bit, classifier),

@@ -85,6 +85,17 @@ static void put_gradient(stream *s, int step)
     stream_put_all(s, 1, 0.5F);
 }
 
+/* From the third step on, at every third step that of the step before. */
+static void put_batch_twice(stream *s, int step)
+{
+    float values[64];
+
+    for (int i = 0; i < 64; i++) {
+        values[i] = (float)((step - (step > 4 && step % 3 == 2)) * 64 + i);
+    }
+    stream_put(s, 0, values);
+}
+
 static void put_first_gradient(stream *s, int step)
 {
     (void)step;
@@ -166,6 +177,31 @@ static void first_alone(stream *s, int step)
 static void neither(stream *s, int step)
 {
     move(s, step, false, false);
+}
+
+/* b.weight moves, and then rests at these values. */
+static void rest(stream *s, int step, float size)
+{
+    float values[8];
+
+    for (int i = 0; i < 8; i++) {
+        values[i] = step < 5 ? (float)(step + i) : (i % 2 == 0 ? 1.0F : -1.0F) * size;
+        values[i] += i == 3 && step >= 5 ? 1.0F - size : 0.0F;
+    }
+    stream_put_all(s, 0, (float)(step + 1));
+    stream_put(s, 1, values);
+    stream_put_all(s, 2, 0.5F);
+    stream_put_all(s, 3, 0.5F);
+}
+
+static void clips(stream *s, int step)
+{
+    rest(s, step, 1.0F);
+}
+
+static void rests(stream *s, int step)
+{
+    rest(s, step, 0.25F);
 }
 
 /* a.weight rests and has no gradient. */
@@ -462,6 +498,23 @@ static const program_case cases[] = {
      .line = 3,
      .message = "begins again at each step at train.py:3, and gives the first of its 20 "
                 "batches"},
+    {"two players, each with the batch",
+     "DuplicateBatch",
+     {ORDER_OF(SGD_AND_ADAM, "cross_entropy", BACK(5) "," STEP(7))},
+     "input input 8 8",
+     put_batch_twice,
+     .steps = 30,
+     .outcome = CLEAN},
+    {"one player, with each batch twice",
+     "DuplicateBatch",
+     {ORDER(BACK(5) "," STEP(7))},
+     "input input 8 8",
+     put_batch_twice,
+     .steps = 30,
+     .outcome = FAILED,
+     .about = "input",
+     .line = 0,
+     .message = "the batch of the previous step"},
     {"an epoch of one batch",
      "DuplicateBatch",
      {LOADED("true", "1", ""), LOADED("true", "1", "'input_min': 1"),
@@ -554,6 +607,23 @@ static const program_case cases[] = {
      both,
      .steps = 4,
      .outcome = CLEAN},
+    {"clipped at its bounds",
+     "FrozenParameter",
+     {NULL},
+     WEIGHTS,
+     clips,
+     .steps = 20,
+     .outcome = CLEAN},
+    {"rests elsewhere",
+     "FrozenParameter",
+     {NULL},
+     WEIGHTS,
+     rests,
+     .steps = 20,
+     .outcome = FAILED,
+     .about = "b.weight",
+     .line = 0,
+     .message = "but does not change"},
     {"frozen on purpose",
      "FrozenParameter",
      {PARAMETERS_ALONE("'optimizer': -1")},

@@ -2,10 +2,10 @@
  * program_broadcast.c - LossBroadcast, by the program: operands whose shapes differ in the
  * number of dimensions, so that the result has more elements than either.
  *
- * Judged are losses of PyTorch's that broadcast, and arithmetic outside of the model's
- * modules of which the objective is made: of as many values that need gradients as of others,
- * predictions and targets. In arithmetic, an operand that the program has
- * given more dimensions itself (unsqueeze, an index of None, reshape) says that all pairs
+ * Judged are losses of PyTorch's that broadcast, also (n, 1) with (1, n), and arithmetic
+ * outside of the model's modules of which the objective is made: of as many values that need
+ * gradients as of others, predictions and targets. In arithmetic, an operand that the program
+ * has given more dimensions itself (unsqueeze, an index of None, reshape) says that all pairs
  * are meant.
  */
 #include "rules/builtin/program_walk.h"
@@ -112,7 +112,7 @@ static void judge(sonde_rule_run *run, const sonde_program *program,
         return;
     }
     const sonde_program_value *x = &program->values[a], *y = &program->values[b];
-    if (x->rank == y->rank || x->rank == 0 || y->rank == 0 ||
+    if ((x->rank == y->rank && !loss) || x->rank == 0 || y->rank == 0 ||
         !broadcast_together(x, y, &whole) || count_of(&whole) <= count_of(x) ||
         count_of(&whole) <= count_of(y) ||
         (!loss && (x->requires_grad == y->requires_grad || count_of(x) != count_of(y) ||

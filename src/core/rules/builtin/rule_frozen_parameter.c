@@ -14,7 +14,8 @@
  * network, that has rested before must rest three times as long: gradients may be
  * accumulated over steps, and players may take turns.
  *
- * Layers may be frozen on purpose. The finding is a note, not an error, where the rule
+ * A parameter that has changed, and rests while all of its elements have one size, is one that
+ * the program clips. Layers may be frozen on purpose. The finding is a note, not an error, where the rule
  * cannot distinguish this from a mistake: the optimizer's state for the parameter changes
  * (its learning rate is 0); or the parameters without a change are the first layers, at
  * least two or half of them.
@@ -263,8 +264,10 @@ static void judge_alone(sonde_rule_run *run, const sonde_rule_tensor *t, double 
     sonde__builtin_frozen_memory *memory = t->memory;
     const sonde_vitals *now = t->vitals, *g = gradient_of(run, t);
     const bool others = rate > 0.0;
+    /* the program clips weights: they rest at the bounds */
+    const bool clipped = memory->moved && now->count > 1 && now->abs_min >= now->abs_max;
     const bool stuck =
-        memory->same && g != NULL && sonde__builtin_nonzero(g) > 0 &&
+        memory->same && !clipped && g != NULL && sonde__builtin_nonzero(g) > 0 &&
         sonde__builtin_bad(g) == 0 && sonde__builtin_bad(now) == 0 &&
         (others ? rate * g->abs_max > 1e-6 * now->abs_max : state_changes(run, memory));
 

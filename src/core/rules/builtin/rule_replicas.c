@@ -50,6 +50,8 @@ static void report_replicas(sonde_rule_run *run, const sonde_rule_tensor *t, int
  *                of few bits, and the first EARLY batches count as equal once more than
  *                they were: a name drawn from a small data set.
  *
+ * Where the program has several optimizers, each may make a step with a batch.
+ *
  * The program of a step tells more: a loader with several batches that begins anew at each
  * step, and gives the same batch, of the first steps; and batches that come as often in a row
  * as the loader has workers, by the fact workers_repeat.
@@ -244,6 +246,14 @@ static void report(sonde_rule_run *run, const sonde_rule_tensor *t, const char *
                        but ? but : "");
 }
 
+/* Whether players that take turns, by the program, may each have got the batch. */
+static bool is_shared(const sonde_rule_run *run, int64_t repeats)
+{
+    const sonde_program *program = sonde_rule_program(run, SONDE_MODE_TRAIN);
+
+    return program != NULL && repeats < (int64_t)program->optimizer_count;
+}
+
 /* Judges the repeats of an input. all: the other inputs are repeated, too. */
 static void judge(sonde_rule_run *run, const sonde_rule_tensor *t, bool all)
 {
@@ -252,7 +262,8 @@ static void judge(sonde_rule_run *run, const sonde_rule_tensor *t, bool all)
 
     memory->repeats = memory->same ? memory->repeats + 1 : 0;
     memory->first += memory->same && !memory->changed;
-    if (memory->same && memory->changed && !memory->empty && is_unlikely(run, t)) {
+    if (memory->same && memory->changed && !memory->empty && is_unlikely(run, t) &&
+        !is_shared(run, memory->repeats)) {
         if (all) {
             report(run, t,
                    memory->repeats <= memory->first
