@@ -80,7 +80,7 @@ static void not_begun(stream *s, int kind, int step)
 static const stream_case cases[] = {
     {"classes as usual", "ClassImbalance", CLASSIFIER, imbalance, USUAL, STEPS},
     {"a class is rare", "ClassImbalance", CLASSIFIER, imbalance, RARE, STEPS, FOUND, "",
-     38, "imbalance"},
+     12, "imbalance"},
     /* within 3 stretches of 500 */
     {"a class is missed", "ClassImbalance:patience=3", CLASSIFIER, imbalance, MISSED,
      STEPS, FOUND, "", 38, "misprediction"},
