@@ -512,7 +512,7 @@ def nan_between_layers():
     watch = fit(model, sgd(model), steps=30)
     found = [f for f in watch.findings if not f.because_of]
     check(f"{[(f.tensor, f.message) for f in found]}",
-          [f.tensor for f in found] == ["fc2_output_0"] and
+          [f.tensor for f in found] == ["fc2_input_0"] and
           "NaN only of NaN, and '" in found[0].message)
 
 
