@@ -71,6 +71,12 @@ def load(a, programs):
                     yield program, fault, json.load(file), findings_of(folder), verdict_of(folder)
 
 
+def is_crash(result):
+    """Whether a fault ended the program with an error, though the table says that it goes on: it is no silent fault."""
+    _, fault, facts, *_ = result
+    return fault is not None and facts["end"] != "exit" and fault.ends == "exit"
+
+
 def usable(results):
     """Programs whose healthy runs all ended by themselves and were watched."""
     bad = {p.name for p, fault, facts, _, verdict in results if not fault and (facts["end"] != "exit" or not verdict)}
@@ -114,7 +120,9 @@ def judge(a, programs):
     good, bad = usable(results)
     for name in sorted(bad):
         print(f"left out: a healthy run of {name} ends with an error or was not watched")
-    results = [r for r in results if r[0].name in good]
+    for program, fault, *_ in filter(is_crash, results):
+        print(f"left out: {program.name} {fault.name} ends with an error or takes too long")
+    results = [r for r in results if r[0].name in good and not is_crash(r)]
     healthy = [r for r in results if not r[1]]
     said_healthy = {name: {(f["rule"], f.get("tensor")) for p, _, _, found, _ in healthy if p.name == name
                            for f in found} for name in good}

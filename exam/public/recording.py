@@ -114,7 +114,7 @@ def train(a, program, name, seed, fault):
     shutil.rmtree(folder, ignore_errors=True)
     lines = prepare(a.cache, program, fault, os.path.join(folder, "program"))
     home = os.path.join(folder, "program", os.path.dirname(program.file))
-    command = ["nice", sys.executable, os.path.basename(program.file), *program.arguments]
+    command = ["nice", "-n", "5", sys.executable, os.path.basename(program.file), *program.arguments]
     begin, status = time.monotonic(), None
     with open(os.path.join(folder, "log"), "w+", encoding="utf-8", errors="replace") as log:
         try:

@@ -165,6 +165,9 @@ def findings_are_counted_as_the_user_sees_them():
     check("a verdict may not find nothing above a finding", judging.contradicts("sonde: nothing found by 3 rules", found))
     check("a resolved finding is no contradiction", not judging.contradicts("sonde: nothing found", found[1:]))
     check("other verdicts do not", not judging.contradicts("sonde: wrong: NonFinite", found))
+    fault = table.Fault("a", "rate", "", "")
+    check("a crash is no silent fault", judging.is_crash((None, fault, {"end": "error"})) and
+          not judging.is_crash((None, fault, {"end": "exit"})) and not judging.is_crash((None, None, {"end": "error"})))
     lines = [["train.py", 10, 12]]
     check("near places", judging.is_near("src/train.py:15", lines) and not judging.is_near("train.py:16", lines) and
           not judging.is_near("other.py:11", lines) and not judging.is_near(None, lines))
