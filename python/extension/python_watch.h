@@ -67,7 +67,7 @@ typedef struct sonde__python_player {
     bool early;   /* they were shown before they were clipped */
 } sonde__python_player;
 
-enum { SONDE__PYTHON_OUTLINES = 128, SONDE__PYTHON_NOTES = 32 };
+enum { SONDE__PYTHON_OUTLINES = 32, SONDE__PYTHON_NOTES = 32 };
 
 /* What python_program.c keeps; arrays are by mode. */
 typedef struct sonde__python_programs {
