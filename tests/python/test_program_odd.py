@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
 import sonde
-from harness import check, main, program
+from harness import check, folder, main, program
 from program_text import texts_of
 
 warnings.filterwarnings("ignore")
@@ -282,6 +282,51 @@ def sources_that_cannot_be_read():
     check(f"places: {text.line(text.node('cross_entropy'))}",
           text.line(text.node("cross_entropy")) == ("<stdin>", 4) and
           text.line(text.event("step")) == ("<stdin>", 5))
+
+
+@program
+def a_source_in_a_zip():
+    import os
+    import sys
+    import zipfile
+
+    path = os.path.join(folder("zip"), "program.zip")
+    os.makedirs(os.path.dirname(path))
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("zipped.py", "from torch.nn import functional as F\n"
+                      "def step(model, x, y, optimizer):\n"
+                      "    optimizer.zero_grad()\n"
+                      "    F.cross_entropy(model(x), y).backward()\n"
+                      "    optimizer.step()\n")
+    sys.path.insert(0, path)
+    try:
+        import zipped
+        text = both("a source in a zip", make,
+                    lambda model, optimizer: zipped.step(model, *data(), optimizer))[-1][1]
+    finally:
+        sys.path.remove(path)
+    file, number = text.line(text.node("cross_entropy"))
+    check(f"its place: {file}:{number}", number == 4 and "program.zip" in file)
+
+
+@program
+def modes_between_steps():
+    """A program that enters a mode in one step and leaves it in a later one, and a loader that
+    is left in the middle of an epoch."""
+    loader = torch.utils.data.DataLoader([(torch.ones(5), i % 3) for i in range(12)], 4)
+
+    def step(model, optimizer):
+        for x, y in loader:
+            with torch.inference_mode():
+                model(x)
+            optimizer.zero_grad()
+            with torch.autograd.graph.save_on_cpu():
+                F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            break
+
+    found = both("a loader that is left", make, step, 6)
+    check(f"events: {found[-1][1].kinds()}", "batch" in found[-1][1].kinds())
 
 
 @program

@@ -7,7 +7,6 @@ is recorded; other steps cost nothing here."""
 from __future__ import annotations
 
 import sys
-import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -82,7 +81,7 @@ class Programs:
         if torch._C._get_tracing_state() is not None:
             return  # what is read of a module would be part of the trace
         early, self.early = self.early, None
-        if early is not None and (self.mode != "train" or early.thread != threading.get_ident()):
+        if early is not None and (self.mode != "train" or not early.is_here()):
             self._take_off(early)
             early = None
         self.left = [one for one in self.left if not pull(one)]

@@ -253,6 +253,14 @@ class Capture:
         else:
             self.off = 1 << 30  # until the step begins
 
+    def is_here(self) -> bool:
+        """Whether it sees what this thread calls; the number of a thread that ended is used
+        again."""
+        found = self.mode is None or pull(self.mode)
+        if found and self.mode is not None:
+            push(self.mode)
+        return found and threading.get_ident() == self.thread
+
     def begin(self, optimizers: list[Any]) -> None:
         """The step begins; what was seen before it is a part of it."""
         self.begun, self.early, self.off = True, len(self.nodes), 0
