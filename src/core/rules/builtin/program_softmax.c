@@ -3,6 +3,7 @@
  *
  *     cross_entropy                      scores: no softmax, sigmoid
  *     binary_cross_entropy_with_logits   scores: no sigmoid, softmax
+ *     binary_cross_entropy               probabilities: no sigmoid of a sigmoid
  *     nll_loss, kl_div                   log-probabilities: log_softmax, along the classes
  *
  * The operation that made the input is found upward through views and operations that
@@ -281,6 +282,29 @@ static bool judge_single(sonde_rule_run *run, const use *input)
     return true;
 }
 
+/* For binary_cross_entropy, of probabilities: a sigmoid of a sigmoid is 0.5 to 0.73. */
+static void judge_probabilities(sonde_rule_run *run, const use *input)
+{
+    int value = input->scores;
+    const sonde_program_node *outer = made_by(input->program, &value);
+    int before = outer != NULL && sonde__builtin_walk_is(outer->op, "sigmoid")
+                     ? sonde__builtin_walk_first(outer)
+                     : -1;
+    const sonde_program_node *inner =
+        before >= 0 ? made_by(input->program, &before) : NULL;
+    sonde__builtin_text made, again;
+
+    if (inner != NULL && sonde__builtin_walk_is(inner->op, SQUASHERS) &&
+        found(run, input, inner->place, "probability", 0.5, 0.0)) {
+        sonde_rule_say(
+            run, "Apply the sigmoid once.",
+            "%s%s makes numbers of 0 to 1, and sigmoid%s is applied to them again: no "
+            "probability lies outside of 0.5 to 0.73.",
+            inner->op, sonde__builtin_walk_line(input->program, inner->place, &made),
+            sonde__builtin_walk_line(input->program, outer->place, &again));
+    }
+}
+
 static void judge_loss(sonde_rule_run *run, const sonde_program *program,
                        const sonde_program_node *node)
 {
@@ -307,6 +331,8 @@ static void judge_loss(sonde_rule_run *run, const sonde_program *program,
         judge_scores(run, &input);
     } else if (sonde__builtin_walk_is(node->op, "nll_loss kl_div")) {
         judge_logs(run, &input);
+    } else if (sonde__builtin_walk_is(node->op, "binary_cross_entropy")) {
+        judge_probabilities(run, &input);
     }
 }
 
