@@ -11,6 +11,7 @@ import torch
 
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+_DEVICE = os.path.join(_OWN, "device.py")  # computes with PyTorch, which is not the program's
 _OPTIM = os.path.join(_TORCH, "optim") + os.sep
 _LIBRARIES = tuple({os.path.join(path, "") for key, path in sysconfig.get_paths().items()
                     if key in ("stdlib", "platstdlib", "purelib", "platlib")})
@@ -30,7 +31,7 @@ class Finder:
 
     def here(self, frame: Any = None) -> Place | None:
         """The innermost line outside of PyTorch, libraries and the standard library; if there is
-        none, of PyTorch alone. None: an optimizer of PyTorch's is at work."""
+        none, of PyTorch alone. None: an optimizer of PyTorch's is at work, or the watch."""
         frame = frame or sys._getframe(1)
         nearest = None
         while frame is not None:
@@ -59,7 +60,7 @@ def _kind(name: str) -> int:
     if name.startswith("<"):
         return USER
     name = os.path.abspath(name)
-    if name.startswith(_OPTIM):
+    if name.startswith(_OPTIM) or name == _DEVICE:
         return OPTIMIZER
     if name.startswith((_OWN, _TORCH)):
         return INSIDE
