@@ -11,6 +11,9 @@
 #include "extension/python_watch.h"
 
 #include <string.h>
+#include <unistd.h>
+
+enum { MOST_TURNS = 2000 };
 
 /* Roles of what is seen once an optimizer has stepped. */
 static const unsigned AFTER = 1U << SONDE_ROLE_WEIGHT | 1U << SONDE_ROLE_BIAS |
@@ -49,7 +52,7 @@ static sonde_err begin_step(sonde__python_watch *self, int mode, sonde_diag *dia
     return SONDE_OK;
 }
 
-bool sonde__python_begin(sonde__python_watch *self, int mode)
+static bool begin(sonde__python_watch *self, int mode)
 {
     sonde_diag diag = {0};
     sonde_err err = SONDE_OK;
@@ -84,6 +87,16 @@ bool sonde__python_begin(sonde__python_watch *self, int mode)
     self->weighed = self->weighed || self->weighs;
     return (!self->weighs || sonde__python_see_parameters(self, SONDE__PYTHON_WEIGHTS)) &&
            sonde__python_program_begin(self, mode);
+}
+
+bool sonde__python_begin(sonde__python_watch *self, int mode)
+{
+    const unsigned long outer = self->turning;
+
+    self->turning = PyThread_get_thread_ident();
+    const bool good = begin(self, mode);
+    self->turning = outer;
+    return good;
 }
 
 /* The forward pass is over. */
@@ -122,7 +135,7 @@ static void forget_players(sonde__python_watch *self)
     self->passes = 0;
 }
 
-bool sonde__python_end(sonde__python_watch *self)
+static bool end(sonde__python_watch *self)
 {
     unsigned kinds = SONDE__PYTHON_BUFFERS | (self->weighs ? 0 : SONDE__PYTHON_WEIGHTS);
     const bool judged = self->judged;
@@ -149,6 +162,16 @@ bool sonde__python_end(sonde__python_watch *self)
         good = judge(self);
     }
     return good && recorded && sonde__python_deliver(self);
+}
+
+bool sonde__python_end(sonde__python_watch *self)
+{
+    const unsigned long outer = self->turning;
+
+    self->turning = PyThread_get_thread_ident();
+    const bool good = end(self);
+    self->turning = outer;
+    return good;
 }
 
 /* --- forward ------------------------------------------------------------------------ */
@@ -194,10 +217,32 @@ static int mode_of(const sonde__python_watch *self, PyObject *root)
     return yes < 0 ? -2 : yes > 0 ? SONDE_MODE_TRAIN : mode_without_gradients(self);
 }
 
+/* Another thread begins or ends a step, and runs Python meanwhile: a step of training waits
+ * for it, at most MOST_TURNS ms. False: the forward pass belongs to no step. */
+static bool takes_turn(sonde__python_watch *self, int mode)
+{
+    const unsigned long thread = PyThread_get_thread_ident();
+
+    if (mode == SONDE_MODE_TRAIN && self->mode != mode) {
+        self->thread =
+            thread; /* passes of other threads belong to no step from here on */
+    }
+    for (int i = 0; self->turning != 0 && self->turning != thread; i++) {
+        if (mode != SONDE_MODE_TRAIN || i == MOST_TURNS) {
+            return false;
+        }
+        Py_BEGIN_ALLOW_THREADS(void) usleep(1000);
+        Py_END_ALLOW_THREADS
+    }
+    return true;
+}
+
 bool sonde__python_begin_root(sonde__python_watch *self, size_t index, PyObject *root,
                               PyObject *inputs)
 {
     const int mode = mode_of(self, root);
+    const bool is_taken_over = mode == SONDE_MODE_TRAIN && self->mode != mode &&
+                               self->thread != PyThread_get_thread_ident();
 
     if (index < self->module_count) {
         self->modules[index].was_called = true;
@@ -205,7 +250,11 @@ bool sonde__python_begin_root(sonde__python_watch *self, size_t index, PyObject 
     if (mode < 0 || (mode != SONDE_MODE_TRAIN && self->mode == SONDE_MODE_TRAIN)) {
         return mode > -2; /* an evaluation between backward and step is not observed */
     }
-    if (self->inside == 0 && ends_before(self, mode) && !sonde__python_end(self)) {
+    if (!takes_turn(self, mode)) {
+        return true;
+    }
+    if ((self->inside == 0 || is_taken_over) && ends_before(self, mode) &&
+        !sonde__python_end(self)) {
         return false;
     }
     if (self->hooks == NULL) {

@@ -106,14 +106,15 @@ typedef struct sonde__python_watch {
     PyObject *device;  /* device.Device: steps are left and continued; or NULL */
 
     /* python_step.c */
-    int given_mode;       /* of steps; -1: as the model says */
-    int mode;             /* of the step that is on; -1: none */
-    uint64_t steps;       /* that have begun */
-    unsigned long thread; /* on which that step began */
-    bool judged;          /* it was ended before its optimizer stepped */
-    bool weighed;         /* a step of training has begun, which showed the weights */
-    bool weighs;          /* it is the one that is on */
-    int inside;           /* forward passes of roots that are on */
+    int given_mode;        /* of steps; -1: as the model says */
+    int mode;              /* of the step that is on; -1: none */
+    uint64_t steps;        /* that have begun */
+    unsigned long thread;  /* on which that step began, or one of training begins */
+    unsigned long turning; /* the thread that begins or ends a step; 0: none does */
+    bool judged;           /* it was ended before its optimizer stepped */
+    bool weighed;          /* a step of training has begun, which showed the weights */
+    bool weighs;           /* it is the one that is on */
+    int inside;            /* forward passes of roots that are on */
     size_t optimizer_count, stepped_count;
     sonde__python_player *players; /* optimizer_count + 1; NULL: no hooks */
     size_t cleared_count;          /* of these, those that are cleared */

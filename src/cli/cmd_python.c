@@ -58,8 +58,8 @@ static sonde_err become_python(char *command, int argc, char **argv, sonde_diag 
 
     SONDE__TRY_DONE(add_package(diag));
     if (words == NULL || name == NULL) {
-        SONDE__TRY_DONE(
-            sonde_diag_set(diag, SONDE_ENOMEM, "python3", NULL, "out of memory"));
+        err = sonde_diag_set(diag, SONDE_ENOMEM, "python3", NULL, "out of memory");
+        goto done;
     }
     words[0] = name;
     words[1] = module;

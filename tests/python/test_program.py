@@ -1,15 +1,22 @@
 """The program of a step, as sonde.watch describes it: operations, lines, events, losses."""
 import json
+import os
+import sys
 import warnings
 import weakref
 
-import torch
-from torch import nn
-from torch.nn import functional as F
-
-import sonde
 from harness import check, folder, main, program
 from program_text import texts_of
+
+sys.path.insert(0, os.path.join(os.environ.get("SONDE_BUILD", "build/release"), "python"))
+try:
+    import torch
+    from torch import nn
+    from torch.nn import functional as F
+    import sonde
+except ImportError as problem:
+    print(problem)
+    sys.exit(77)
 
 warnings.filterwarnings("ignore")
 

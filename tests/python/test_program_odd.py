@@ -1,15 +1,22 @@
 """Programs that are described in part, or not at all, and that run as they would unwatched."""
+import os
+import sys
 import threading
 import warnings
 
-import torch
-from torch import nn
-from torch.nn import functional as F
-from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
-
-import sonde
 from harness import check, folder, main, program
 from program_text import texts_of
+
+sys.path.insert(0, os.path.join(os.environ.get("SONDE_BUILD", "build/release"), "python"))
+try:
+    import torch
+    from torch import nn
+    from torch.nn import functional as F
+    from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
+    import sonde
+except ImportError as problem:
+    print(problem)
+    sys.exit(77)
 
 warnings.filterwarnings("ignore")
 

@@ -1,14 +1,21 @@
 """Tensors that sonde.watch knows from the program: predictions and targets of losses, functional
 activations, initial weights, the losses of evaluations."""
+import os
+import sys
 import warnings
 import weakref
 
-import torch
-from torch import nn
-from torch.nn import functional as F
-
-import sonde
 from harness import check, folder, main, program
+
+sys.path.insert(0, os.path.join(os.environ.get("SONDE_BUILD", "build/release"), "python"))
+try:
+    import torch
+    from torch import nn
+    from torch.nn import functional as F
+    import sonde
+except ImportError as problem:
+    print(problem)
+    sys.exit(77)
 
 warnings.filterwarnings("ignore")
 

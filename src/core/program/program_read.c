@@ -530,7 +530,7 @@ static sonde_err build_from(const json_t *root, sonde_program **out, sonde_diag 
         in.err = sonde__program_check(program, SONDE_EFORMAT, diag);
     }
     sonde_text_fini(&in.scratch);
-    if (in.err != SONDE_OK) {
+    if (in.err != SONDE_OK || program == NULL) {
         sonde__arena_fini(&in.arena);
         return in.err;
     }

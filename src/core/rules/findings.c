@@ -210,7 +210,7 @@ bool sonde__rule_make_placed(sonde_rule_run *run, const char *tensor, sonde_plac
                              double threshold)
 {
     if (!sonde__reserve(&run->placed, &run->placed_capacity, run->placed_count + 1,
-                        sizeof *run->placed)) {
+                        sizeof(void *))) {
         run->rules->forgot = true;
         return false;
     }
