@@ -7,6 +7,7 @@
 #include "cmocka_all.h"
 
 #include "alloc_failure.h"
+#include "run_folder.h"
 #include "base/macros.h"
 #include "base/random.h"
 
@@ -19,9 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static sonde_diag diag;
-static char folder[32], run[64];
-
 static sonde_err add_all(sonde_watch *watch, const sonde_tensor_info *infos, size_t count,
                          uint32_t *slots, sonde_diag *into)
 {
@@ -31,35 +29,6 @@ static sonde_err add_all(sonde_watch *watch, const sonde_tensor_info *infos, siz
         err = sonde_watch_add(watch, &infos[i], &slots[i], into);
     }
     return err;
-}
-
-static void must(sonde_err err)
-{
-    char line[SONDE_DIAG_LINE];
-
-    if (err != SONDE_OK) {
-        fail_msg("%s", sonde_diag_line(&diag, line, sizeof line));
-    }
-}
-
-static int make_folder(void **state)
-{
-    (void)state;
-    (void)snprintf(folder, sizeof folder, "/tmp/sonde-watch-XXXXXX");
-    if (mkdtemp(folder) == NULL) {
-        return -1;
-    }
-    (void)snprintf(run, sizeof run, "%s/run", folder);
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    char command[64];
-
-    (void)state;
-    (void)snprintf(command, sizeof command, "rm -r '%s'", folder);
-    return system(command);
 }
 
 static sonde_watch *watch_of(sonde_hook *hook, sonde_rules *rules)

@@ -4,6 +4,7 @@
  */
 #include "cmocka_all.h"
 #include "alloc_failure.h"
+#include "run_folder.h"
 #include "program/program_sample.h"
 
 #include <sonde/error.h>
@@ -13,38 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static sonde_diag diag;
-static char folder[40], run[64];
-
-static void must(sonde_err err)
-{
-    char line[SONDE_DIAG_LINE];
-
-    if (err != SONDE_OK) {
-        fail_msg("%s", sonde_diag_line(&diag, line, sizeof line));
-    }
-}
-
-static int make_folder(void **state)
-{
-    (void)state;
-    (void)snprintf(folder, sizeof folder, "/tmp/sonde-program-XXXXXX");
-    if (mkdtemp(folder) == NULL) {
-        return -1;
-    }
-    (void)snprintf(run, sizeof run, "%s/run", folder);
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    char command[64];
-
-    (void)state;
-    (void)snprintf(command, sizeof command, "rm -r '%s'", folder);
-    return system(command);
-}
 
 /* A watch whose hook saves nothing; it waits for its writer so long, 0: as long as needed. */
 static sonde_err open_watch(bool resumed, double wait_seconds, sonde_watch **watch)

@@ -169,6 +169,9 @@ def modules_and_options():
                               capture_output=True, text=True,
                               env={**os.environ, "PYTHONPATH": PACKAGE})
         check(f"{options}: {done.stderr}", done.returncode == 2 and text in done.stderr)
+    status, _, err = in_child(["sonde", "check", "none.py"])
+    check(f"no such program: {err}", status == 2 and
+          err == "sonde: error: none.py: no such file (expected a program in Python)\n")
 
 
 @program

@@ -3,6 +3,8 @@
  * and where; a run gives the same findings while it is watched and later.
  */
 #include "cmocka_all.h"
+
+#include "run_folder.h"
 #include "program/program_sample.h"
 #include "rules/engine.h"
 
@@ -15,38 +17,6 @@
 #include <string.h>
 
 enum { STEPS = 6, LONGEST = 8192, MOST = 8 };
-
-static sonde_diag diag;
-static char folder[40], run[64];
-
-static void must(sonde_err err)
-{
-    char line[SONDE_DIAG_LINE];
-
-    if (err != SONDE_OK) {
-        fail_msg("%s", sonde_diag_line(&diag, line, sizeof line));
-    }
-}
-
-static int make_folder(void **state)
-{
-    (void)state;
-    (void)snprintf(folder, sizeof folder, "/tmp/sonde-lines-XXXXXX");
-    if (mkdtemp(folder) == NULL) {
-        return -1;
-    }
-    (void)snprintf(run, sizeof run, "%s/run", folder);
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    char command[64];
-
-    (void)state;
-    (void)snprintf(command, sizeof command, "rm -r '%s'", folder);
-    return system(command);
-}
 
 /* --- rules ---------------------------------------------------------------------------- */
 

@@ -210,6 +210,11 @@ def place() -> str:
 def run(arguments: list[str], run_script: Callable[[list[str]], None]) -> int:
     """Checks a program, prints the result, and returns the exit code."""
     given = parsed(arguments)
+    script = given.program[0]
+    if script != "-m" and not os.path.exists(script):
+        print(f"sonde: error: {script}: no such file (expected a program in Python)",
+              file=sys.stderr)
+        return 2
     os.environ["TORCHDYNAMO_DISABLE"] = "1"  # the loss is computed again by operations
     session = Session(given.seconds)
     output = contextlib.redirect_stdout(sys.stderr) if given.json else contextlib.nullcontext()

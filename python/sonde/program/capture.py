@@ -105,7 +105,7 @@ class Capture:
         self.tokens: Any = None  # a weak reference to the first input, if it is integer
         self.gap = ""
         self.makers: dict[int, int] = {}  # nodes, by the value that they make
-        self.ids: dict[int, int] = {}  # values, by the identity of a tensor that lives
+        self.ids: dict[int, int] = {}  # values, by the id() of a tensor that exists
         self.refs: dict[int, _Ref] = {}
         self.stack: list[int] = []  # modules whose forward is on
         self.last_output: Any = None  # identity of the tensor that was named last
@@ -165,7 +165,7 @@ class Capture:
         return len(self.values) - 1
 
     def value(self, tensor: torch.Tensor) -> int:
-        """The value of a tensor that is read."""
+        """The value of a tensor that an operation reads."""
         key = id(tensor)
         index = self.ids.get(key)
         if index is not None:
