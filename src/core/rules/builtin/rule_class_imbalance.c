@@ -17,8 +17,8 @@
  *                 average below SORTED of that of all labels: a batch holds hardly more
  *                 than one class, so the data are not shuffled.
  * One class is certain earlier where the same input comes again and again (it is all
- * data), and after CERTAIN labels of a class other than 0, or of more than two: a rare
- * class, to be told from all others, is 1 of 2.
+ * data), and after CERTAIN labels of a class other than 0, or of more than two: the
+ * rare one of two may be missing by chance.
  * Labels that the program makes itself are not judged for frequency where the scores are
  * products of features, those of pairs: the right one has the same place in each row. The
  * frequencies of tokens are not judged: labels of scores that were (batch, length, classes),
