@@ -42,8 +42,9 @@ typedef struct sonde__rule_found {
     char message[SONDE__MESSAGE];
     sonde_rule_run *run; /* of its rule, and its tensor there */
     size_t index;
-    bool kept; /* it is among the findings; else it is a suspicion that waits */
-    bool news; /* its severity has risen since it was reported */
+    bool kept;    /* it is among the findings; else it is a suspicion that waits */
+    bool news;    /* its severity has risen since it was reported */
+    bool certain; /* its rule read it in a program, at a line */
     const sonde__rule_terms *terms; /* of a suspicion, also once it is kept; else NULL */
     bool open;      /* it is in `waiting`: its severity is not decided, or may change */
     bool again;     /* an event that was kept, and has happened again */
