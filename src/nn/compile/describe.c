@@ -219,14 +219,13 @@ static void take_value(describing *d, sonde__op_value id)
     sonde_program_value *value = &d->values[id - 1];
     const bool parameter = from->source == SONDE__FROM_PARAM;
 
-    *value = (sonde_program_value){
-        .kind = kinds[from->source],
-        .dtype = from->shape.dtype,
-        .rank = from->shape.rank,
-        .tensor = from->name,
-        .node = -1,
-        .parameter = parameter ? from->index : -1,
-        .requires_grad = parameter && !d->from->model->params[from->index].left_out};
+    *value = (sonde_program_value){.kind = kinds[from->source],
+                                   .dtype = from->shape.dtype,
+                                   .rank = from->shape.rank,
+                                   .tensor = from->name,
+                                   .node = -1,
+                                   .parameter = parameter ? from->index : -1,
+                                   .requires_grad = parameter};
     memcpy(value->shape, from->shape.dim, sizeof value->shape);
 }
 
@@ -247,16 +246,15 @@ static void take_parameter(describing *d, size_t i)
 {
     const sonde__graph_param *param = &d->from->model->params[i];
     const sonde__graph_node_value *value = &d->graph.values[param->value];
-    const bool held = trains(d) && !param->left_out;
 
     d->parameters[i] = (sonde_program_parameter){
         .name = value->name,
         .module = module_of(d, value->module != NULL ? value->module : ""),
         .count = (int64_t)param->count,
-        .requires_grad = !param->left_out,
-        .optimizer = held ? 0 : -1,
+        .requires_grad = true, /* also of one that the optimizer leaves out */
+        .optimizer = trains(d) && !param->left_out ? 0 : -1,
         .used = d->live[param->value],
-        .reached = held && d->from->trained[i].gradient != 0};
+        .reached = trains(d) && d->from->trained[i].gradient != 0};
 }
 
 static void take_op(describing *d, const sonde__graph_node_op *op)
