@@ -83,6 +83,8 @@ struct sonde_rule_run {
     sonde__rule_found **placed;     /* of sonde_rule_found_at */
     size_t placed_count, placed_capacity;
     uint64_t programs;           /* that it was shown */
+    bool by_program;             /* one of them was enough to judge by */
+    bool reads;                  /* ... at this step */
     sonde__rule_found *speaking; /* between found and say */
     size_t findings;
     char lacked[SONDE__MESSAGE];
