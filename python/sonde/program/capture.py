@@ -313,11 +313,16 @@ class Capture:
         predictions, targets = losses.of_function(node, self.values)
         if predictions >= 0 <= targets:
             inputs = node["inputs"]
-            self.observed.loss(*node["_function"], operands, (
+            name = self.observed.loss(*node["_function"], operands, (
                 inputs.index(predictions), inputs.index(targets)), result, self.training)
+            self._name_targets(targets, name)
         self._loss(number, node["outputs"][0], predictions, targets, node["place"])
         if len(self.losses) == 1 and targets >= 0:
             self._facts(operands[node["inputs"].index(targets)])
+
+    def _name_targets(self, targets: int, name: str) -> None:
+        if name and not self.values[targets].get("tensor"):
+            self.values[targets]["tensor"] = name
 
     def _facts(self, targets: torch.Tensor) -> None:
         if targets.is_complex() or not targets.numel():
@@ -460,8 +465,10 @@ class Capture:
         if len(self.losses) == 1 and alive.get(targets) is not None:
             self._facts(alive[targets])
         if row["_function"] not in self.observed.losses:
-            self.observed.loss(*row["_function"], [alive.get(i) for i in inputs],
-                               (inputs.index(predictions), inputs.index(targets)), None, True)
+            name = self.observed.loss(
+                *row["_function"], [alive.get(i) for i in inputs],
+                (inputs.index(predictions), inputs.index(targets)), None, True)
+            self._name_targets(targets, name)
 
     def _reach(self, loss: torch.Tensor) -> None:
         """Marks the parameters that the autograd graph of a loss has."""

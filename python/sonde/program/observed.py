@@ -50,9 +50,9 @@ class Observed:
         self.counts.clear()
 
     def loss(self, function: Any, place: "Place", operands: list[Any],
-             pair: tuple[int, int] | None, result: Any, training: bool) -> None:
+             pair: tuple[int, int] | None, result: Any, training: bool) -> str:
         """A call that compares predictions with targets. pair: which operands these are; None:
-        it is known."""
+        it is known. Returns the name of the targets; "": they are not observed."""
         key = function, place
         if key not in self.losses and pair is not None:
             number = None if training else next(
@@ -63,7 +63,7 @@ class Observed:
             self.functions.add(function)
         number, *which = self.losses[key]
         if max(which) >= len(operands) or None in (operands[i] for i in which):
-            return
+            return ""
         predictions, targets = (operands[i] for i in which)
         name = f"loss_{number}" if number else "loss"
         self._see(f"{name}/predictions", "output", predictions, "", FORWARD)
@@ -73,6 +73,7 @@ class Observed:
             self.hooks.programs.see(targets, True)
         if not training and result is not None and result.dim() == 0:
             self._see_evaluated(name, result.detach())
+        return f"{name}/{kind}" if self.slots.get(f"{name}/{kind}", -1) >= 0 else ""
 
     def _see_evaluated(self, name: str, loss: torch.Tensor) -> None:
         """The loss of an evaluation, on which nothing calls backward."""

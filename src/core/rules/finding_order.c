@@ -43,6 +43,7 @@ typedef struct standing {
 } standing;
 
 static const standing standings[] = {
+    {"BatchMixing", CAUSE, 0},
     {"CheckInputImages", CAUSE, APART},
     {"ClassImbalance", CAUSE, 0},
     {"DtypeChanged", CAUSE, 0},
