@@ -196,6 +196,11 @@ const sonde_schedule *sonde__rules_need_when(const sonde_rule_need *need);
 /* looks.c: adds what the rules that watch the slot need of it at steps of a mode. */
 void sonde__rules_add_looks(const sonde_rules *rules, const sonde__rule_slot *slot,
                             sonde_mode mode, sonde_rules_looks *looks);
+/* looks.c: sonde_rules_default_looks, of rules that judge nothing else. They keep what they
+ * know of tensors before `first`: of one catalogue, and from 0 on. */
+sonde_err sonde__rules_looks_from(sonde_rules *rules, const sonde_catalogue *catalogue,
+                                  uint32_t first, const int64_t *every,
+                                  sonde_rules_looks *looks, sonde_diag *diag);
 /* looks.c: whether two schedules of rules are the same. */
 bool sonde__rules_same_when(const sonde_schedule *a, const sonde_schedule *b);
 /* rules_sink.c: sonde_rules_attach; role_every: for sonde__observe_thin, by role, borrowed
