@@ -68,7 +68,7 @@ def fetch(a, programs):
     return 1 if missing else 0
 
 
-def prepare(cache, program, fault, target):
+def prepare(cache, program, fault, target, watched=True):
     """Copies the program to a folder and changes it. Returns the lines that the fault changed."""
     source = os.path.join(cache, "sources", program.source, program.commit, program.folder)
     if not os.path.exists(source):
@@ -81,7 +81,7 @@ def prepare(cache, program, fault, target):
     shutil.rmtree(target, ignore_errors=True)
     home = os.path.join(target, program.folder)
     shutil.copytree(source, home, ignore=too_large, symlinks=True)
-    return table.apply(target, program, fault)
+    return table.apply(target, program, fault, watched)
 
 
 # --- runs --------------------------------------------------------------------------------------
