@@ -70,7 +70,7 @@ def fetch(a, programs):
     return 1 if missing else 0
 
 
-def prepare(cache, program, fault, target):
+def prepare(cache, program, fault, target, watched=True):
     """Copies the program to a folder and changes it. Returns the lines that the fault changed."""
     source = table.BUGS if program.is_ours else os.path.join(cache, "sources", program.source, program.commit,
                                                              program.folder)
@@ -84,7 +84,7 @@ def prepare(cache, program, fault, target):
     shutil.rmtree(target, ignore_errors=True)
     home = os.path.join(target, program.folder)
     shutil.copytree(source, home, ignore=too_large, symlinks=True)
-    return table.apply(target, program, fault)
+    return table.apply(target, program, fault, watched)
 
 
 # --- runs --------------------------------------------------------------------------------------

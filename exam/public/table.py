@@ -171,7 +171,7 @@ def insert_watch(folder, program):
         handle.write("\n".join(lines))
 
 
-def apply(folder, program, fault=None):
+def apply(folder, program, fault=None, watched=True):
     """Makes the copy of a program in a folder the one that runs. Returns the lines that the fault changed."""
     for change in program.edits:
         file, old, new = change if len(change) == 3 else (program.file, *change)
@@ -183,7 +183,8 @@ def apply(folder, program, fault=None):
         changed.append([os.path.basename(file), first, last])
         for text in fault.line:
             changed.append([os.path.basename(file), *line_of(folder, file, text)])
-    insert_watch(folder, program)
+    if watched:
+        insert_watch(folder, program)
     return changed
 
 

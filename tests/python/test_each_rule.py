@@ -386,6 +386,11 @@ def left_in_evaluation():
     return fit(model, adam(model))
 
 
+def softmax_over_samples():
+    model = nn.Sequential(nn.Linear(8, 24), nn.Softmax(0), nn.Linear(24, 5))
+    return fit(model, sgd(model))
+
+
 def decayed_by_hand():
     def at(step, model):
         with torch.no_grad():
@@ -419,6 +424,7 @@ def too_fast():
 
 
 CASES = {
+    "BatchMixing": (softmax_over_samples, classifier),
     "ClassImbalance": (one_class_of_many, classifier),
     "DeadRelu": (dead_units, classifier),
     "DtypeMismatch": (half_without_a_scaler, classifier),

@@ -112,6 +112,11 @@ const sonde_program *sonde_rule_program(const sonde_rule_run *run, sonde_mode mo
                                                             : NULL;
 }
 
+void sonde__rule_judged_program(sonde_rule_run *run)
+{
+    run->by_program = run->reads = true;
+}
+
 /* --- lines -------------------------------------------------------------------------- */
 
 /* The programs in force, that of the current step's mode first. NULL: there is none. */
