@@ -97,7 +97,7 @@ def places(sets):
             ("docs/faults.md", "kept", table_lines["kept"]), ("docs/faults.md", "bugs", table_lines["bugs"])]
 
 
-def pages(path, fix):
+def pages(path, fix, root=ROOT):
     """Whether the pages have the figures of the results. With fix, writes them."""
     sets = read(path)
     if not {"kept", "bugs"} <= set(sets):
@@ -105,10 +105,10 @@ def pages(path, fix):
         return 1
     wrong = 0
     for page, name, lines in places(sets):
-        file = os.path.join(ROOT, page)
+        file = os.path.join(root, page)
         with open(file, encoding="utf-8") as handle:
             text = handle.read()
-        block = re.compile(rf"(<!-- figures: {name} -->\n).*?(<!-- figures end -->)", re.S)
+        block = re.compile(rf"(<!-- figures: {name} -->\n).*?( *<!-- figures end -->)", re.S)
         changed, count = block.subn(lambda m, lines=lines: m[1] + "\n".join(lines) + "\n" + m[2], text)
         if count != 1:
             print(f"{page} has {count} places `figures: {name}` (expected 1)")

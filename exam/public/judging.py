@@ -46,7 +46,7 @@ def wilson(count, total, z=1.96):
     share, square = count / total, z * z / total
     middle = (share + square / 2) / (1 + square)
     half = z / (1 + square) * math.sqrt(share * (1 - share) / total + square / 4 / total)
-    return f"{100 * share:.1f} % ({100 * max(0, middle - half):.1f}-{100 * min(1, middle + half):.1f})"
+    return f"{100 * share:.1f} % ({100 * max(0, middle - half):.1f}–{100 * min(1, middle + half):.1f})"
 
 
 def is_near(place, lines):

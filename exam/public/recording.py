@@ -136,7 +136,7 @@ def train(a, program, name, seed, fault):
 
 def wanted_runs(a, programs):
     """(program, name, seed, fault): one healthy run and the faults of each program, then the other seeds in rounds."""
-    every = [(program, *run) for program in programs for run in runs(program, program.seeds or a.seeds)
+    every = [(program, *run) for program in programs for run in runs(program, program.seeds or a.seeds or 1)
              if any(fnmatch.fnmatch(run[0], pattern) for pattern in a.run.split(","))]
     return sorted(every, key=lambda run: run[2])
 

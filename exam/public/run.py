@@ -53,9 +53,9 @@ def check(a):
 
 def measure(a):
     """Both sets that nobody looks at, with as many healthy runs as the bars need. Prints counts only."""
-    status, a.verbose = 0, False
+    status, seeds, a.verbose = 0, a.seeds, False
     for name in [a.set] if a.set else ["bugs", "kept"]:
-        a.set, a.seeds = name, figures.SEEDS[name]
+        a.set, a.seeds = name, seeds or figures.SEEDS[name]
         status |= recording.record(a, chosen(a))
         figures.write(a.results, name, judging.judge(a, chosen(a)))
     return status
@@ -71,12 +71,13 @@ def main(arguments=None):
     parser.add_argument("--set", choices=("first", "kept", "bugs"))
     parser.add_argument("--only", default="*", help="programs: patterns, with commas between")
     parser.add_argument("--run", default="*", help="runs: healthy-*, softmax-twice ...")
-    parser.add_argument("--seeds", type=int, default=1, help="healthy runs of each program")
+    parser.add_argument("--seeds", type=int, default=0, help="healthy runs of each program")
     parser.add_argument("--seconds", type=int, default=120, help="after which a run is ended")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
     parser.add_argument("--minutes", type=float, default=0, help="after which no run is begun")
     parser.add_argument("--results", default=os.path.join(HERE, "results.toml"))
     parser.add_argument("--fix", action="store_true", help="write the pages")
+    parser.add_argument("--root", default=figures.ROOT, help="the folder with README.md and docs")
     parser.add_argument("--again", action="store_true", help="record what was recorded before")
     parser.add_argument("--json")
     parser.add_argument("--verbose", action="store_true")
@@ -92,7 +93,7 @@ def main(arguments=None):
     if a.command == "measure":
         return measure(a)
     if a.command == "pages":
-        return figures.pages(a.results, a.fix)
+        return figures.pages(a.results, a.fix, a.root)
     if not a.set:
         parser.error("judge needs --set (expected first, kept or bugs)")
     judging.judge(a, chosen(a))
