@@ -570,7 +570,8 @@ class Hooks:
 
     def slot(self, name: str, *described: Any) -> int:
         if name not in self.slots:
-            self.slots[name] = self.watch._declare(name, *described)
+            with torch._C.DisableTorchFunction():
+                self.slots[name] = self.watch._declare(name, *described)
         return self.slots[name]
 
 

@@ -8,6 +8,7 @@ properties.py turns what it raises into a row; result.py prints the rows. comman
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from typing import Any
@@ -90,13 +91,14 @@ def check_problem(whole: problem.Problem, seconds: float) -> Result:
 def _completed(whole: problem.Problem, subject: Subject) -> str:
     """Finds calls and targets of a loss that calls the network itself; why it could not."""
     complete = getattr(whole, "complete", None)
-    if complete is None:
-        return ""
     try:
-        guard.seed(0)
-        complete(subject.twin(training=True))
-    except Exception as problem_:  # of the program's own code
+        if complete is not None:
+            guard.seed(0)
+            complete(subject.twin(training=True))
+    except (Exception, SystemExit) as problem_:  # of the program's own code
         return f"loss_fn raised {said(problem_)}"
+    with contextlib.suppress(Exception):  # which "runs" tells
+        subject.warm_up()
     return ""
 
 

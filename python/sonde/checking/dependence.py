@@ -6,9 +6,14 @@ from typing import Any
 
 import torch
 
-from . import trees
+from . import graphs, trees
+from .problem import TARGETS
 from .properties import listed
 from .subject import Failed, NotApplicable, Subject
+
+_SAME = 1e-6  # relative: of sums in another order
+# Operations of a loss that compares batches as a whole, such as a distance of distributions.
+_ALL_WITH_ALL = {"Cdist", "EuclideanDist", "Pdist", "Mm", "Bmm", "Sort", "Topk"}
 
 
 def output_on_input(subject: Subject) -> str:
@@ -20,13 +25,15 @@ def output_on_input(subject: Subject) -> str:
     if all(trees.difference(one, two) == 0 for one, two in zip(values, other)):
         raise NotApplicable("the inputs have one value only")
     after = subject.outputs(subject.twin(noise=0.02, training=False), call.replaced(other))
-    gap = _gap(before, after)
+    gap = _gap(before, after) or _other_gap(subject, other)
     if gap == 0:
         raise Failed("other inputs give the same output, bit for bit",
                      "Look for a softmax over a dimension of size 1, units that are all dead, or "
                      "an argument that forward does not use.")
+    direct = {id(value) for value in call.direct()}  # fields of an argument may be for others
     idle = [named[number][0] for number in range(len(values))
-            if len(values) > 1 and _is_idle(subject, number, other[number], before)]
+            if len(values) > 1 and id(values[number]) in direct
+            and _is_idle(subject, number, other[number], before)]
     if idle:
         raise Failed(f"other values of {listed(idle)} give the same output, bit for bit",
                      "forward does not use it.", tuple(idle))
@@ -40,14 +47,25 @@ def _gap(one: list[torch.Tensor], two: list[torch.Tensor]) -> float:
     return max((trees.difference(a, b) for a, b in zip(one, two)), default=0.0)
 
 
+def _other_gap(subject: Subject, other: list[torch.Tensor]) -> float:
+    """The same with other parameters: a choice between a few outputs may be the same by chance."""
+    call = subject.call.replaced(other)
+    for number in range(1, 4):
+        one, two = (subject.outputs(subject.twin(noise=0.02, training=False, number=number), which)
+                    for which in (None, call))
+        if gap := _gap(one, two):
+            return gap
+    return 0.0
+
+
 def _is_idle(subject: Subject, number: int, other: torch.Tensor,
              before: list[torch.Tensor]) -> bool:
     """Whether an input has no effect. Masks and targets may have none on a batch."""
     name, value = subject.call.named()[number]
-    if value.dtype == torch.bool or trees.difference(value, other) == 0 or \
+    if value.dtype == torch.bool or trees.difference(value, other) == 0 or name in TARGETS or \
             any(word in name.lower() for word in ("mask", "label", "target", "len")):
         return False
-    if subject.problem.targets and any(value is one for one in subject.problem.targets):
+    if any(value.data_ptr() == one.data_ptr() for one in subject.problem.targets):
         return False
     values = subject.call.tensors()
     values[number] = other
@@ -66,28 +84,31 @@ def _is_idle(subject: Subject, number: int, other: torch.Tensor,
 
 def loss_on_targets(subject: Subject) -> str:
     """Other targets give another loss."""
-    targets = subject.problem.targets
-    if not targets:
-        raise NotApplicable("the batch has no targets apart from the inputs")
+    targets = _targets(subject)
     other = [trees.other_values(value, subject.generator) for value in targets]
     if all(trees.difference(one, two) == 0 for one, two in zip(targets, other)):
         raise NotApplicable("all targets are equal")
     model = subject.twin(training=False, noise=0.02, number=1)
     before = float(subject.loss(model))
     after = float(subject.loss(subject.twin(training=False, noise=0.02, number=1), other))
+    if before == after and subject.problem.only_inputs:
+        raise NotApplicable("the batch is the inputs, and the loss uses nothing but the output")
     if before == after:
         raise Failed(f"other targets give the same loss, {before:.6g}",
                      "The loss does not use the targets.")
     return f"other targets change the loss from {before:.4g} to {after:.4g}"
 
 
+def _targets(subject: Subject) -> list[torch.Tensor]:
+    if not subject.problem.targets:
+        raise NotApplicable("the batch has no targets apart from the inputs")
+    return subject.problem.targets
+
+
 def rows_of_targets(subject: Subject) -> str:
     """The loss compares each row of the output with its own target: the same targets in another
     order of the rows give another loss."""
-    targets = subject.problem.targets
-    if not targets:
-        raise NotApplicable("the batch has no targets apart from the inputs")
-    rows = subject.rows()
+    targets, rows = _targets(subject), subject.rows()
     with torch.no_grad():
         output = subject.output(subject.twin(training=False, noise=0.02, number=1))
     values = subject.with_rows(trees.tensors(output), rows)
@@ -98,33 +119,66 @@ def rows_of_targets(subject: Subject) -> str:
         raise NotApplicable("the output is the same for each row")
     gaps = _changes_of_order(subject, output, rows)
     near = _at_targets(subject, output, targets)
-    if gaps and max(gaps) < 1e-6 and near is not None:
+    if gaps and max(gaps.values()) < _SAME and near is not None:
         gaps = _changes_of_order(subject, near, rows)
     if not gaps:
         raise NotApplicable("the targets of all rows are equal")
-    shapes = listed([str(tuple(value.shape)) for value in values]), \
-        listed([str(tuple(value.shape)) for value in targets])
-    if max(gaps) < 1e-6:
-        raise Failed(f"the loss stays {float(subject.loss_from(output)):.6g} when the targets change places between rows: "
-                     f"it does not compare a row with its own target (output {shapes[0]}, targets "
-                     f"{shapes[1]})", "Give both the same shape: targets.unsqueeze(1), or "
-                     "output.squeeze(1).")
-    return f"targets in other rows change the loss by {100 * max(gaps):.3g} %"
+    loose = [place for place, gap in gaps.items() if gap < _SAME and
+             (max(gaps.values()) < _SAME or _is_used(subject, output, place))]
+    if loose:
+        _judge_order(subject, output, values, targets[loose[0]])
+    return f"targets in other rows change the loss by {100 * max(gaps.values()):.3g} %"
 
 
-def _changes_of_order(subject: Subject, output: Any, rows: int) -> list[float]:
-    """The relative changes of the loss by the targets in other orders of their rows."""
-    targets, gaps = subject.problem.targets, []
+def _judge_order(subject: Subject, output: Any, values: list[torch.Tensor],
+                 target: torch.Tensor) -> None:
+    loss = subject.loss_from(output)
+    if float(loss) == float(subject.loss_from(output, [
+            trees.other_values(one, subject.generator) for one in subject.problem.targets])):
+        raise NotApplicable("the loss of this output depends on no target")
+    leaf = trees.change(output, lambda x: x.detach().clone().requires_grad_(x.is_floating_point()))
+    if {graphs.kind(node) for node in graphs.nodes(subject.loss_from(leaf))} & _ALL_WITH_ALL:
+        raise NotApplicable("the loss compares all rows with all, or sorts them")
+    same = any(value.shape == target.shape for value in values)
+    advice = "Look for a mean, sum or index over the rows in front of the comparison." if same else \
+        "Give both the same shape: targets.unsqueeze(1), or output.squeeze(1)."
+    shapes = listed([str(tuple(value.shape)) for value in values])
+    raise Failed(f"the loss stays {float(loss):.6g} when the targets change places between rows: it "
+                 f"does not compare a row with its own target (output {shapes}, targets "
+                 f"{tuple(target.shape)})", advice)
+
+
+def _changes_of_order(subject: Subject, output: Any, rows: int) -> dict[int, float]:
+    """The largest relative change of the loss by each target in other orders of its rows."""
+    targets, gaps = subject.problem.targets, {}
     before = float(subject.loss_from(output))
-    for shift in sorted({1, rows // 2, rows - 1} - {0}):
-        for place, value in enumerate(targets):  # one alone: pairs of indices belong together
-            if value.dim() == 0 or value.shape[0] != rows or \
-                    trees.difference(value, value.roll(shift, 0)) == 0:
-                continue
-            rolled = [*targets[:place], value.roll(shift, 0), *targets[place + 1:]]
-            after = float(subject.loss_from(output, rolled))
-            gaps.append(abs(after - before) / max(abs(before), 1e-12))
+    orders = [torch.arange(rows).roll(shift) for shift in (1, rows // 2)]
+    orders += [torch.randperm(rows, generator=subject.generator) for _ in range(3)]
+    for place, value in enumerate(targets):  # one alone: pairs of indices belong together
+        if value.dim() == 0 or value.shape[0] != rows:
+            continue
+        others = [value[order.to(value.device)] for order in orders]
+        found = [abs(float(subject.loss_from(output, _with(targets, place, one))) - before)
+                 for one in others if trees.difference(value, one) > 0]
+        if found:
+            gaps[place] = max(found) / max(abs(before), 1e-12)
     return gaps
+
+
+def _with(targets: list[torch.Tensor], place: int, value: torch.Tensor) -> list[torch.Tensor]:
+    return [*targets[:place], value, *targets[place + 1:]]
+
+
+def _is_used(subject: Subject, output: Any, place: int) -> bool:
+    """Whether the loss uses the values of one of several targets, which are no counts or weights:
+    of those it may use the sum alone."""
+    targets = subject.problem.targets
+    value = targets[place]
+    if not value.is_floating_point() or float(value.min()) >= 0:
+        return False
+    other = _with(targets, place, trees.other_values(value, subject.generator))
+    before = float(subject.loss_from(output))
+    return abs(float(subject.loss_from(output, other)) - before) > _SAME * abs(before)
 
 
 def _at_targets(subject: Subject, output: Any, targets: list[torch.Tensor]) -> Any:

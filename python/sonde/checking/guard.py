@@ -25,6 +25,23 @@ class CannotCopy(Exception):
 
 
 @contextlib.contextmanager
+def _without_global_hooks() -> Iterator[None]:
+    """The program's hooks on every module and every optimizer do not see the copies."""
+    every = [hooks for where in ("torch.nn.modules.module", "torch.optim.optimizer")
+             for name, hooks in vars(sys.modules[where]).items()
+             if name.startswith("_global_") and name.endswith("hooks") and isinstance(hooks, dict)]
+    kept = [dict(hooks) for hooks in every]
+    for hooks in every:
+        hooks.clear()
+    try:
+        yield
+    finally:
+        for hooks, before in zip(every, kept):
+            hooks.clear()
+            hooks.update(before)
+
+
+@contextlib.contextmanager
 def untouched(model: nn.Module) -> Iterator[None]:
     """Puts back random numbers, modes, parameters, buffers and gradients of the program: a loss
     function may hold the program's own model, and call it."""
@@ -36,7 +53,7 @@ def untouched(model: nn.Module) -> Iterator[None]:
     modes = [(module, module.training) for module in model.modules()]
     try:
         with torch.inference_mode(False), torch.enable_grad(), warnings.catch_warnings(), \
-                contextlib.redirect_stdout(io.StringIO()):
+                _without_global_hooks(), contextlib.redirect_stdout(io.StringIO()):
             warnings.simplefilter("ignore")
             yield
     finally:

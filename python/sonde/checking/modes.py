@@ -14,6 +14,7 @@ from .subject import EQUAL, Failed, NotApplicable, Subject
 
 _DROPOUTS = {"dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout",
              "feature_alpha_dropout", "feature_dropout", "_dropout_nd", "rrelu"}
+_ROUNDING = 1e-6  # relative: sums of the same values at other addresses
 _RANDOM = {"rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like",
            "bernoulli", "bernoulli_", "multinomial", "normal", "normal_", "uniform_", "poisson",
            "exponential_", "random_", "gumbel_softmax", "_standard_gamma", "log_normal_",
@@ -76,13 +77,14 @@ def deterministic(subject: Subject) -> str:
                      "the argument training of F.batch_norm.", tuple(moved))
     second = subject.outputs(subject.twin(training=False), seed=1)
     gap = _gap(first, second)
-    if gap > 0:
+    if gap > 0 and (drawn.names or gap > _ROUNDING * max(map(trees.size, first), default=0.0)):
         _judge_random(drawn.names, gap)
     again = _gap(first, subject.outputs(model))
-    if again > 0:
+    if again > gap:
         raise NotApplicable(f"the model keeps a state between calls: the second pass differs by "
                             f"{again:.3g}")
-    return "two passes are equal, bit for bit"
+    return "two passes are equal, bit for bit" if gap == 0 else \
+        f"two passes differ by {gap:.3g}: by rounding alone"
 
 
 def _judge_random(names: list[str], gap: float) -> None:

@@ -11,11 +11,11 @@ from .subject import Failed, NotApplicable, Subject
 
 def dtypes(subject: Subject) -> str:
     """Parameters have one precision and one device; all values are finite."""
-    named = [*subject.original.named_parameters(), *subject.original.named_buffers()]
+    named = [*subject.base.named_parameters(), *subject.base.named_buffers()]
     wrong = [name for name, value in named
              if value.is_floating_point() and not bool(torch.isfinite(value).all())
              and "mask" not in name]
-    parameters = dict(subject.original.named_parameters())
+    parameters = dict(subject.base.named_parameters())
     wrong = [name for name in wrong if name in parameters]
     if wrong:
         raise Failed(f"{len(wrong)} parameters have NaN or infinite values: {listed(wrong)}",

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from . import graphs
 from .properties import listed
@@ -30,6 +31,11 @@ def gradients(subject: Subject, model: nn.Module,
                                                  allow_unused=True)))
 
 
+def _any(gradient: torch.Tensor) -> bool:
+    values = gradient.coalesce().values() if gradient.layout == torch.sparse_coo else gradient
+    return bool(values.any())
+
+
 def reached(subject: Subject) -> str:
     """Every parameter that requires a gradient has one that is not exactly 0 throughout."""
     names = _ours(subject, _trained(subject.model))
@@ -39,10 +45,13 @@ def reached(subject: Subject) -> str:
     for number in range(_TRIES):
         found = gradients(subject, subject.twin(training=True, noise=0.02, number=number), number)
         missing &= {name for name in names if found[name] is None}
-        zero &= {name for name in names if found[name] is None or not bool(found[name].any())}
+        zero &= {name for name in names if found[name] is None or not _any(found[name])}
         if not zero:
             return f"{len(names)} parameters have a gradient"
     lost = [name for name in names if name in missing]
+    if lost and len(lost) < len(names) and _takes_derivatives(subject):
+        lost = [name for name in lost if _module_is_flat(name, names, missing)]
+        zero -= missing  # the last bias vanishes in a derivative
     if len(lost) == len(names):
         raise Failed("the loss has no gradient by any parameter",
                      "Look for detach(), .data, .item(), numpy() or torch.no_grad() between the "
@@ -50,6 +59,8 @@ def reached(subject: Subject) -> str:
     if lost:
         raise Failed(f"no path leads from the loss to {len(lost)} of {len(names)} parameters: "
                      f"{listed(lost)}", _advice(subject, lost), tuple(lost))
+    if not zero:
+        return f"{len(names)} parameters have a gradient, but for the last bias of a derivative"
     flat = [name for name in names if name in zero and _module_is_flat(name, names, zero)]
     if not flat:
         return f"{len(names) - len(zero)} parameters have a gradient; that of " \
@@ -58,6 +69,24 @@ def reached(subject: Subject) -> str:
                  f"{_TRIES - 1} other sets of values: {listed(flat)}",
                  "What they compute is multiplied by 0, or all units behind it are dead.",
                  tuple(flat))
+
+
+class _Derivatives(TorchFunctionMode):
+    """Whether torch.autograd.grad is called."""
+
+    found = False
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (),
+                           kwargs: Any = None) -> Any:
+        self.found |= function is torch.autograd.grad
+        return function(*args, **(kwargs or {}))
+
+
+def _takes_derivatives(subject: Subject) -> bool:
+    """Whether the network or the loss computes a derivative."""
+    with _Derivatives() as mode:
+        subject.loss(subject.twin(training=True))
+    return mode.found
 
 
 def _module_is_flat(name: str, names: list[str], zero: set[str]) -> bool:

@@ -26,6 +26,7 @@ class Call(NamedTuple):
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    names: tuple[str, ...] = ()  # of the parameters that take args
 
     @property
     def tree(self) -> tuple[Any, ...]:
@@ -36,14 +37,30 @@ class Call(NamedTuple):
 
     def named(self) -> list[tuple[str, torch.Tensor]]:
         """The tensors and the names of their arguments, in the order of tensors()."""
-        return trees.named(self.args if len(self.args) != 1 else self.args[0]) + \
-            trees.named(self.kwargs)
+        names = self.names + tuple(map(str, range(len(self.names), len(self.args))))
+        return [pair for name, one in zip(names, self.args)
+                for pair in trees.named(one, name)] + trees.named(self.kwargs)
+
+    def direct(self) -> list[torch.Tensor]:
+        """Those that are arguments themselves, and no parts of one."""
+        return [one for one in (*self.args, *self.kwargs.values()) if trees.is_number(one)]
 
     def changed(self, function: Callable[[torch.Tensor], Any]) -> "Call":
-        return Call(*trees.change(self.tree, function))
+        return Call(*trees.change(self.tree, function), self.names)
 
     def replaced(self, values: list[torch.Tensor]) -> "Call":
-        return Call(*trees.replace(self.tree, values))
+        return Call(*trees.replace(self.tree, values), self.names)
+
+
+def call_of(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+    """A call with the names of the parameters of forward."""
+    try:
+        parameters = inspect.signature(model.forward).parameters.values()
+    except (TypeError, ValueError):
+        return Call(args, kwargs)
+    names = [one.name for one in parameters
+             if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    return Call(args, kwargs, tuple(names[:len(args)]))
 
 
 class Problem:
@@ -61,6 +78,7 @@ class Problem:
         self.targets: list[torch.Tensor] = []
         self.optimizer: torch.optim.Optimizer | None = None
         self.held_elsewhere: set[int] = set()  # parameters of the program's other optimizers
+        self.only_inputs = False  # the batch is one tensor, which stands for the targets too
         self.in_training: bool | None = None  # the mode of the network in the program's own step
         self.notes: list[str] = []
 
@@ -71,7 +89,7 @@ def of(model: nn.Module, loss_fn: Callable[..., Any], batch: Any) -> Problem:
         raise _sonde.BadValueError(f"model: {type(model).__name__} (expected a torch.nn.Module)")
     if not callable(loss_fn):
         raise _sonde.BadValueError(f"loss_fn: {type(loss_fn).__name__} (expected a function)")
-    if not trees.tensors(batch):
+    if not trees.named(batch):
         raise _sonde.BadValueError(f"batch: {type(batch).__name__} without a tensor (expected "
                                    "(inputs, targets), a dict or a tensor)")
     loss_fn = copy.deepcopy(loss_fn) if isinstance(loss_fn, nn.Module) else loss_fn
@@ -107,19 +125,20 @@ def _takes_model(loss_fn: Callable[..., Any]) -> bool:
 
 
 def _of_output_and_targets(model: nn.Module, loss_fn: Callable[..., Any], batch: Any) -> Problem:
-    call, targets = _split(batch)
+    call, targets = _split(model, batch)
 
     def loss_from(output: Any, values: list[torch.Tensor]) -> Any:
         return loss_fn(output, trees.replace(targets, values))
 
     problem = Problem(model, lambda net, values: loss_from(net(*call.args, **call.kwargs), values))
     problem.loss_from, problem.calls = loss_from, [call]
+    problem.only_inputs = isinstance(batch, torch.Tensor)
     problem.targets = trees.tensors(targets)
     problem.notes.append("loss_fn was called as loss_fn(output, targets)")
     return problem
 
 
-def _split(batch: Any) -> tuple[Call, Any]:
+def _split(model: nn.Module, batch: Any) -> tuple[Call, Any]:
     """The arguments of the network and the targets of a batch."""
     if isinstance(batch, Mapping):
         key = next((name for name in TARGETS if name in batch), None)
@@ -129,20 +148,22 @@ def _split(batch: Any) -> tuple[Call, Any]:
                 f"{', '.join(TARGETS)}, or a loss_fn(model, batch))")
         return Call((), {name: value for name, value in batch.items() if name != key}), batch[key]
     if isinstance(batch, torch.Tensor):
-        return Call((batch,), {}), batch
+        return call_of(model, (batch,), {}), batch
     if len(batch) < 2:
         raise _sonde.BadValueError("batch: one element (expected (inputs, targets))")
     inputs = batch[0] if len(batch) == 2 else tuple(batch[:-1])
     if isinstance(inputs, Mapping):
         return Call((), dict(inputs)), batch[-1]
-    return Call(tuple(inputs) if isinstance(inputs, (list, tuple)) else (inputs,), {}), batch[-1]
+    args = tuple(inputs) if isinstance(inputs, (list, tuple)) else (inputs,)
+    return call_of(model, args, {}), batch[-1]
 
 
 def _of_model_and_batch(model: nn.Module, loss_fn: Callable[..., Any], batch: Any) -> Problem:
-    places: list[int] = []  # of the targets among the tensors of the batch
+    every = trees.named(batch)
+    places: list[int] = []  # of the targets among them
 
     def filled(values: list[torch.Tensor]) -> Any:
-        rest = trees.tensors(batch)
+        rest = [value for _, value in every]
         for place, value in zip(places, values):
             rest[place] = value
         return trees.replace(batch, rest)
@@ -162,12 +183,10 @@ def _of_model_and_batch(model: nn.Module, loss_fn: Callable[..., Any], batch: An
         model_of[:] = [twin]
         problem.calls = calls_of(twin, lambda: loss_fn(twin, batch))
         inputs = {value.data_ptr() for call in problem.calls for value in call.tensors()}
-        names = [name for name, _ in trees.named(batch)]
-        every = trees.tensors(batch)
-        places[:] = [place for place, value in enumerate(every) if value.numel()
-                     and (value.data_ptr() not in inputs or names[place] in TARGETS
+        places[:] = [place for place, (name, value) in enumerate(every) if value.numel()
+                     and (value.data_ptr() not in inputs or name in TARGETS
                           or _is_shifted(value, problem.calls))]
-        problem.targets = [every[place] for place in places]
+        problem.targets = [every[place][1] for place in places]
         if len(problem.calls) == 1:
             problem.loss_from = loss_from
         else:
@@ -204,4 +223,4 @@ def calls_of(model: nn.Module, run: Callable[[], Any]) -> list[Call]:
     finally:
         for handle in handles:
             handle.remove()
-    return [Call(*trees.change(call.tree, torch.Tensor.detach)) for call in calls]
+    return [call_of(model, *trees.change(call.tree, torch.Tensor.detach)) for call in calls]

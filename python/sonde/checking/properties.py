@@ -35,7 +35,7 @@ def judged(which: Property, subject: Subject, seconds: float) -> Row:
         return row(FAILED, found.message, found.advice, found.where)
     except NotApplicable as why:
         return row(NOT_APPLICABLE, str(why))
-    except Exception as problem:  # of the program's own code
+    except (Exception, SystemExit) as problem:  # of the program's own code
         return row(NOT_APPLICABLE, f"raised {said(problem)}")
 
 

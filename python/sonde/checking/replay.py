@@ -14,7 +14,7 @@ from torch import nn
 from torch.utils import _pytree
 
 from . import guard, trees
-from .problem import TARGETS, Call, Problem
+from .problem import TARGETS, Call, Problem, call_of
 from .subject import NotApplicable
 from .tape import Entry, Loss, Ref, Tape, again
 
@@ -85,7 +85,7 @@ class Replay:
 
     def call(self, entry: Entry) -> Call:
         """The arguments of a call of the network, as tensors."""
-        return Call(*self._filled(entry.tree, self.constant))
+        return call_of(entry.module, *self._filled(entry.tree, self.constant))
 
     @staticmethod
     def _filled(tree: Any, value: Callable[[int], Any]) -> Any:

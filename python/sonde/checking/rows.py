@@ -61,14 +61,21 @@ def _changes(before: list[torch.Tensor], after: list[torch.Tensor], rows: int,
             raise NotApplicable("the shape of the output depends on the values of the input")
         if one.dim() > 0 and one.shape[0] == rows:
             own = max(own, trees.difference(one[row], two[row]))
+            if _compares_rows(one):
+                one, two = one[:, rest], two[:, rest]
             others = max(others, trees.difference(one[rest], two[rest]))
     return own, others
+
+
+def _compares_rows(value: torch.Tensor) -> bool:
+    """Whether it may be a similarity of every row with every row, whose columns are rows too."""
+    return value.dim() == 2 and value.shape[0] == value.shape[1]
 
 
 def _judge_mixing(subject: Subject, row: int, own: float, others: float) -> None:
     timed = subject.rows_by_time()
     labels = subject.problem.targets[0].shape if subject.problem.targets else ()
-    if timed is not None and len(labels) != 1:
+    if timed is not None and len(labels) != 1 and not _has_time_second(subject):
         raise NotApplicable(f"{timed} takes time first, and the first dimension of the input may "
                             "be either; if it is the batch, its rows mix: use batch_first=True")
     where = _mixing_module(subject, row)
@@ -77,6 +84,14 @@ def _judge_mixing(subject: Subject, row: int, own: float, others: float) -> None
         "Look for a softmax, mean, view or matmul over dimension 0."
     raise Failed(f"another input in row {row} changes the output of other rows by {others:.3g} "
                  f"(of its own row by {own:.3g}).{cause}", hint, (where,) if where else ())
+
+
+def _has_time_second(subject: Subject) -> bool:
+    """Whether the targets are the inputs a step later along dimension 1."""
+    try:
+        return _shifted(subject)[2] == 1
+    except NotApplicable:
+        return False
 
 
 def _mixing_module(subject: Subject, row: int) -> str:
@@ -108,7 +123,8 @@ def _gradient_between_rows(subject: Subject, rows: int) -> str:
         lambda x: x.detach().clone().requires_grad_(x.is_floating_point()))
     inputs = [value for value in call.tensors() if value.requires_grad and value.dim() > 0]
     output = [value for value in trees.floats(model(*call.args, **call.kwargs))
-              if value.dim() > 0 and value.shape[0] == rows and value.requires_grad]
+              if value.dim() > 0 and value.shape[0] == rows and value.requires_grad
+              and not _compares_rows(value)]
     if not inputs or not output:
         return ""
     gradients = torch.autograd.grad(

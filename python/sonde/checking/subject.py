@@ -29,7 +29,7 @@ class Failed(Exception):
 class Subject:
     def __init__(self, problem: Problem, end: float):
         self.problem, self.end, self.deadline = problem, end, end
-        self.original = problem.model
+        self.original = self.base = problem.model  # base: what twins are copies of
         self.model = guard.copied(problem.model)  # never trained, its modes are set before use
         self.generator = torch.Generator()
         self.names = {id(value): name for name, value in self.model.named_parameters()}
@@ -42,7 +42,7 @@ class Subject:
         added to parameters which are 0 throughout, whose layer passes nothing on; a number
         beyond 0 changes all parameters, by half their own size."""
         self.look_at_clock()
-        model = guard.copied(self.original)
+        model = guard.copied(self.base)
         if training is not None:
             model.train(training)
         if noise is not None:
@@ -55,6 +55,23 @@ class Subject:
                         elif number:
                             value.add_(torch.randn_like(value) * (0.5 * value.std(correction=0)))
         return model
+
+    def warm_up(self) -> None:
+        """Some networks take initial values from their first batch: a pass sets them."""
+        model = self.twin(training=True)
+        before = _values(model)
+        self.loss(model)
+        first = _values(model)
+        self.loss(model)
+        always = _changed(first, _values(model))
+        once = _changed(before, first) - always
+        if not once:
+            return
+        with torch.no_grad():
+            for name, value in [*model.named_parameters(), *model.named_buffers()]:
+                if name in always and name in before:
+                    value.copy_(before[name])
+        self.base, self.model = model, guard.copied(model)
 
     def look_at_clock(self) -> None:
         if time.monotonic() > self.deadline:
@@ -131,9 +148,10 @@ class Subject:
             raise NotApplicable("the first dimension of the inputs is not the batch: " +
                                 ", ".join(f"{name} {tuple(shape)}" for name, shape in shapes))
         rows = counts.pop()
-        for name, shape in shapes:
-            if len(shapes) > 1 and len(shape) == 2 and shape[0] == shape[1]:
-                raise NotApplicable(f"{name} {tuple(shape)} links the rows, as a graph does")
+        for name, value in self.call.named():
+            if len(shapes) > 1 and value.dim() == 2 and value.shape[0] == value.shape[1] and \
+                    (bool((value >= 0).all()) or trees.difference(value, value.T) == 0):
+                raise NotApplicable(f"{name} {tuple(value.shape)} links the rows, as a graph does")
         if rows < 2:
             raise NotApplicable("the batch has one row")
         return rows
@@ -146,8 +164,8 @@ class Subject:
         """Those of the tensors that have a row for each row of the batch."""
         found = [value for value in outputs if value.dim() > 0 and value.shape[0] == rows]
         if not found:
-            raise NotApplicable("the output has no row for each row of the input: " + ", ".join(
-                str(tuple(value.shape)) for value in outputs))
+            raise NotApplicable("the output has no row for each row of the input: " + (", ".join(
+                str(tuple(value.shape)) for value in outputs) or "it has no tensor"))
         return found
 
     def rows_by_time(self) -> str | None:
@@ -157,3 +175,14 @@ class Subject:
                 return f"{name or 'the model'} ({type(module).__name__}, batch_first=False)"
         return None
 
+
+
+def _values(model: nn.Module) -> dict[str, torch.Tensor]:
+    lazy = nn.parameter.UninitializedTensorMixin
+    return {name: value.detach().clone() for name, value in
+            [*model.named_parameters(), *model.named_buffers()] if not isinstance(value, lazy)}
+
+
+def _changed(before: dict[str, torch.Tensor], after: dict[str, torch.Tensor]) -> set[str]:
+    return {name for name, value in after.items()
+            if name not in before or trees.difference(before[name], value) > 0}

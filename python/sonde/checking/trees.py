@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.utils import _pytree
+
+_DEPTH, _WIDE = 5, 10000  # of objects in which tensors are searched
 
 
 def is_number(value: Any) -> bool:
@@ -19,17 +22,36 @@ def leaves(tree: Any) -> list[Any]:
     return _pytree.tree_flatten(tree)[0]
 
 
+def named(tree: Any, name: str = "", depth: int = _DEPTH) -> list[tuple[str, torch.Tensor]]:
+    """The dense tensors of a tree with their keys, in order: in objects of the program's own
+    classes too."""
+    if is_number(tree):
+        return [(name or "input", tree)]
+    if isinstance(tree, Mapping):
+        items = [(str(key), one) for key, one in tree.items()]
+    elif isinstance(tree, (list, tuple)):
+        items = [(f"{name}{number}" if name else str(number), one)
+                 for number, one in enumerate(tree)]
+    elif isinstance(tree, (torch.nn.Module, type)) or callable(tree):
+        return []
+    else:
+        items = list(getattr(tree, "__dict__", {}).items())
+    if not depth or len(items) > _WIDE:
+        return []
+    return [pair for key, one in items for pair in named(one, key, depth - 1)]
+
+
 def tensors(tree: Any) -> list[torch.Tensor]:
     """The dense tensors of a tree, in order."""
-    return [leaf for leaf in leaves(tree) if is_number(leaf)]
+    return [value for _, value in named(tree)]
 
 
 def floats(tree: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in tensors(tree) if leaf.is_floating_point()]
+    return [one for one in tensors(tree) if one.is_floating_point()]
 
 
 def within(value: Any, depth: int = 3) -> list[torch.Tensor]:
-    """The tensors in what a network returns: in objects of the program's own classes too."""
+    """All tensors in what a network returns, sparse ones too."""
     found: list[torch.Tensor] = []
     for leaf in leaves(value):
         if isinstance(leaf, torch.Tensor):
@@ -44,29 +66,16 @@ def within(value: Any, depth: int = 3) -> list[torch.Tensor]:
 def change(tree: Any, function: Callable[[torch.Tensor], Any]) -> Any:
     """The same tree with function(tensor) for each dense tensor."""
     flat, form = _pytree.tree_flatten(tree)
-    return _pytree.tree_unflatten([function(x) if is_number(x) else x for x in flat], form)
+    every = tensors(tree)
+    if [id(one) for one in flat if is_number(one)] == [id(one) for one in every]:
+        return _pytree.tree_unflatten([function(x) if is_number(x) else x for x in flat], form)
+    return copy.deepcopy(tree, {id(one): function(one) for one in every})  # has other objects
 
 
 def replace(tree: Any, values: Sequence[torch.Tensor]) -> Any:
     """The same tree with other tensors, in the order of tensors()."""
     rest = iter(values)
     return change(tree, lambda _: next(rest))
-
-
-def named(tree: Any, name: str = "") -> list[tuple[str, torch.Tensor]]:
-    """The dense tensors of a tree with their keys, in the order of tensors()."""
-    if is_number(tree):
-        return [(name or "input", tree)]
-    if isinstance(tree, Mapping):
-        items = [(str(key), value) for key, value in tree.items()]
-    elif isinstance(tree, (list, tuple)):
-        items = [(f"{name}{number}" if name else str(number), value)
-                 for number, value in enumerate(tree)]
-    else:
-        return [(name, value) for value in tensors(tree)]
-    found = [pair for key, value in items for pair in named(value, key)]
-    same = [id(value) for _, value in found] == [id(value) for value in tensors(tree)]
-    return found if same else [(str(n), value) for n, value in enumerate(tensors(tree))]
 
 
 def detached(tree: Any) -> Any:
@@ -84,11 +93,21 @@ def other_values(value: torch.Tensor, generator: torch.Generator) -> torch.Tenso
         return value.detach() * 1.5 + 0.5
     if value.is_floating_point():
         return _other_floats(value.detach(), generator)
-    low, high = int(value.min()), int(value.max())
+    return _other_integers(value.detach(), generator)
+
+
+def _other_integers(value: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Integers of the same range; one negative value beside others, such as -100, means that
+    nothing is there, and stays."""
+    free = value >= 0
+    if len(torch.unique(value[~free])) != 1 or not bool(free.any()):
+        free = torch.ones_like(value, dtype=torch.bool)
+    low, high = int(value[free].min()), int(value[free].max())
     if high == low:
-        return value.detach().clone()
+        return value.clone()
     step = torch.randint(1, high - low + 1, value.shape, generator=generator).to(value.device)
-    return ((value.detach() - low + step) % (high - low + 1) + low).to(value.dtype)
+    other = ((value - low + step) % (high - low + 1) + low).to(value.dtype)
+    return torch.where(free, other, value)
 
 
 def _other_floats(value: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

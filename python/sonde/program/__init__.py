@@ -176,7 +176,7 @@ class Programs:
         """Backward passes, optimizers and loaders call functions that are not the program's."""
         for one in (self.on, self.look_on, self.early):
             if one is not None:
-                one.off = max(one.off + more, 0)
+                one.pause(more)
 
     def remember(self, kind: str, outline: int, subject: Any = None, **row: Any) -> None:
         """An event of training, within a step (outline: 1) or between two."""

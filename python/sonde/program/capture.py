@@ -24,11 +24,12 @@ from .text import Files
 _NODES = 20000  # operations that are recorded of a step
 _EARLY = 256  # of these, before its first forward pass
 _GRAPH = 200000  # functions of the autograd graph that are searched
-_FIELDS = ("p", "eps", "momentum", "affine", "track_running_stats", "in_features", "out_features",
+_FIELDS = frozenset((
+           "p", "eps", "momentum", "affine", "track_running_stats", "in_features", "out_features",
            "in_channels", "out_channels", "kernel_size", "stride", "padding", "groups", "dim",
            "num_features", "num_groups", "normalized_shape", "num_embeddings", "embedding_dim",
            "padding_idx", "negative_slope", "batch_first", "bidirectional", "num_layers",
-           "dropout", "reduction", "ignore_index", "label_smoothing")
+           "dropout", "reduction", "ignore_index", "label_smoothing"))
 # Modules that take other, faster ways in evaluation unless a mode is on the stack.
 TAKE_OTHER_WAYS = (torch.nn.MultiheadAttention, torch.nn.TransformerEncoderLayer,
                     torch.nn.TransformerEncoder)
@@ -73,6 +74,36 @@ def pull(mode: Any) -> bool:
     return found
 
 
+class Seer:
+    """What has a mode on the stack of the thread that makes it."""
+
+    def __init__(self) -> None:
+        self.mode: Mode | None = None
+        self.thread = threading.get_ident()
+        self.off = 0  # backward passes, optimizers and loaders that are at work
+        self.away = False  # the mode is off the stack meanwhile
+
+    def pause(self, more: int) -> None:
+        """What is called now is not the program's own, and is left without the mode."""
+        self.off = max(self.off + more, 0)
+        if self.mode is None or threading.get_ident() != self.thread:
+            return
+        if self.off and not self.away:
+            self.away = pull(self.mode)
+        elif not self.off and self.away:
+            self.away = False
+            push(self.mode)
+
+    def pull_out(self) -> Any:
+        """Takes the mode off for good; one that cannot be taken off now is returned."""
+        mode, self.mode = self.mode, None
+        if mode is not None:
+            mode.taker = None
+            if not self.away and (threading.get_ident() != self.thread or not pull(mode)):
+                return mode
+        return None
+
+
 class _Ref(weakref.ref):
     __slots__ = ("key",)
 
@@ -89,11 +120,12 @@ def tensors_of(value: Any, depth: int = 3) -> list[torch.Tensor]:
     return [tensor for part in value for tensor in tensors_of(part, depth - 1)]
 
 
-class Capture:
+class Capture(Seer):
     """One step. known: the modules, parameters, buffers and optimizers of the watch."""
 
     def __init__(self, known: "Known", finder: Finder, facts: Facts, observed: Any,
                  training: bool):
+        super().__init__()
         self.known, self.finder, self.facts_of = known, finder, facts
         self.observed, self.training = observed, training
         self.files = Files()
@@ -110,12 +142,9 @@ class Capture:
         self.stack: list[int] = []  # modules whose forward is on
         self.last_output: Any = None  # identity of the tensor that was named last
         self.numbers: dict[int, int] = {}  # outputs of a module, in this pass of a root
-        self.thread = threading.get_ident()
-        self.off = 0  # backward passes, optimizers and loaders that are at work
         self.early = 0  # the first operations, which are kept if the step uses what they make
         self.begun = True  # False: its first forward pass is to come
         self.again = 1  # how often operations before it may be forgotten
-        self.mode: Mode | None = None
         self.handles: list[Any] = []
 
     # --- on and off -----------------------------------------------------------------------
@@ -135,12 +164,7 @@ class Capture:
         self.handles = []
         self.ids.clear()
         self.refs.clear()
-        mode, self.mode = self.mode, None
-        if mode is not None:
-            mode.taker = None
-            if threading.get_ident() != self.thread or not pull(mode):
-                return mode
-        return None
+        return self.pull_out()
 
     def miss(self, why: str) -> None:
         self.gap = self.gap or why
@@ -159,9 +183,8 @@ class Capture:
             del self.refs[ref.key], self.ids[ref.key]
 
     def _row(self, made: torch.Tensor, **more: Any) -> int:
-        self.values.append({"dtype": str(made.dtype).removeprefix("torch."),
-                            "shape": list(made.shape)[:8], "requires_grad": made.requires_grad,
-                            **more})
+        self.values.append({"dtype": ops.dtype_name(made.dtype), "shape": list(made.shape)[:8],
+                            "requires_grad": made.requires_grad, **more})
         return len(self.values) - 1
 
     def value(self, tensor: torch.Tensor) -> int:
@@ -263,7 +286,8 @@ class Capture:
 
     def begin(self, optimizers: list[Any]) -> None:
         """The step begins; what was seen before it is a part of it."""
-        self.begun, self.early, self.off = True, len(self.nodes), 0
+        self.begun, self.early = True, len(self.nodes)
+        self.pause(-self.off)
         self.known.renew(optimizers)
 
     def finish(self) -> None:
@@ -353,37 +377,45 @@ class Capture:
         if self.off:
             return
         try:
-            index = self.known.index_of(module, self.stack[-1] if self.stack else -1)
-            row = self.known.modules[index]
-            if not row["called"]:
-                row["called"] = True
-                row["place"] = self.files.place(self.finder.here())
-            row["training"] = module.training
-            self.stack.append(index)
-            self._name_input(index, arguments)
-            if isinstance(module, torch.jit.ScriptModule):
-                self.miss(f"{row['name'] or 'the model'} is scripted")
-            elif self.mode is not None and isinstance(module, TAKE_OTHER_WAYS) and \
-                    not module.training:
-                self.miss(f"{row['name'] or 'the model'} is evaluated in one piece by PyTorch")
-                row["away"] = row.get("away", 0) + pull(self.mode)
+            with torch._C.DisableTorchFunction():
+                self._enter_module(module, arguments)
         except Exception as problem:
             self.miss(f"{type(module).__name__}: {type(problem).__name__}: {problem}")
+
+    def _enter_module(self, module: torch.nn.Module, arguments: Any) -> None:
+        index = self.known.index_of(module, self.stack[-1] if self.stack else -1)
+        row = self.known.modules[index]
+        if not row["called"]:
+            row["called"] = True
+            row["place"] = self.files.place(self.finder.here())
+        row["training"] = module.training
+        self.stack.append(index)
+        self._name_input(index, arguments)
+        if isinstance(module, torch.jit.ScriptModule):
+            self.miss(f"{row['name'] or 'the model'} is scripted")
+        elif self.mode is not None and isinstance(module, TAKE_OTHER_WAYS) and \
+                not module.training:
+            self.miss(f"{row['name'] or 'the model'} is evaluated in one piece by PyTorch")
+            row["away"] = row.get("away", 0) + pull(self.mode)
 
     def leave(self, module: torch.nn.Module, arguments: Any, result: Any) -> None:
         if threading.get_ident() != self.thread or self.off or not self.stack:
             return
         try:
-            index = self.known.index_of(module, -1)
-            while self.stack and self.stack.pop() != index:
-                pass
-            row = self.known.modules[index]
-            if row.pop("away", 0) and self.mode is not None:
-                push(self.mode)
-            if row["registered"] and self.known.is_declared(index):
-                self._name_outputs(index, result)
+            with torch._C.DisableTorchFunction():
+                self._leave_module(module, result)
         except Exception as problem:
             self.miss(f"{type(module).__name__}: {type(problem).__name__}: {problem}")
+
+    def _leave_module(self, module: torch.nn.Module, result: Any) -> None:
+        index = self.known.index_of(module, -1)
+        while self.stack and self.stack.pop() != index:
+            pass
+        row = self.known.modules[index]
+        if row.pop("away", 0) and self.mode is not None:
+            push(self.mode)
+        if row["registered"] and self.known.is_declared(index):
+            self._name_outputs(index, result)
 
     def _name_input(self, index: int, arguments: Any) -> None:
         """Links what lies between two modules to the name under which it is observed when it is
@@ -547,7 +579,7 @@ class Known:
         self.modules.append({
             "name": name, "kind": getattr(module, "original_name", type(module).__name__),
             "registered": registered, "called": False, "training": module.training, "place": None,
-            "attributes": _attributes({key: fields[key] for key in _FIELDS if key in fields})})
+            "attributes": _attributes({key: fields[key] for key in fields if key in _FIELDS})})
         for key, parameter in module._parameters.items():
             if parameter is not None and id(parameter) not in self.parameter_ids:
                 self.parameter_ids[id(parameter)] = len(self.parameters)

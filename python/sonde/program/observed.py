@@ -14,7 +14,7 @@ import torch
 from torch.nn.modules import module as torch_module
 
 from . import ops
-from .capture import TAKE_OTHER_WAYS, Mode, pull, push
+from .capture import TAKE_OTHER_WAYS, Mode, Seer, pull, push
 
 if TYPE_CHECKING:
     from ..torch_hooks import Hooks
@@ -110,16 +110,15 @@ class Observed:
             self.hooks.core.see(slot, tensor.detach())
 
 
-class Look:
+class Look(Seer):
     """A step at which something of this is due and that is not recorded."""
 
     def __init__(self, observed: Observed, finder: "Finder", training: bool):
+        super().__init__()
         self.observed, self.finder, self.training = observed, finder, training
         self.stack: list[torch.nn.Module] = []
-        self.thread = threading.get_ident()
-        self.off = 0  # backward passes and optimizers that are at work
         self.mode = Mode(self.take)
-        self.on_stack = True
+        self.on_stack = True  # False: in a module that takes other ways
         push(self.mode)
         self.handles = [
             torch_module.register_module_forward_pre_hook(self.enter),
@@ -130,9 +129,8 @@ class Look:
         for handle in self.handles:
             handle.remove()
         self.stack.clear()
-        self.mode.taker = None
-        here = threading.get_ident() == self.thread
-        return None if here and (pull(self.mode) or not self.on_stack) else self.mode
+        self.away = self.away or not self.on_stack
+        return self.pull_out()
 
     def enter(self, module: torch.nn.Module, arguments: Any) -> None:
         if threading.get_ident() != self.thread:
