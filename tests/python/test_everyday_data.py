@@ -122,6 +122,42 @@ def one_class_alone():
     healthy(train(net(outputs=2), loader_of(x, y, shuffle=False, size=16), compare, epochs=1))
 
 
+# --- steps -----------------------------------------------------------------------------
+
+
+@program
+def optimizers_that_never_step():
+    for epochs, clears in ((1, True), (1, False), (8, True)):
+        torch.manual_seed(0)
+        model = net()
+        optimizer = sgd(model)
+        watch = sonde.watch(model, optimizer, on_finding=None)
+        for _ in range(epochs):
+            for x, y in loader_of(*clusters()):
+                if clears:
+                    optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()  # LINE never
+        if epochs > 1:
+            check("it is found at once", any(f.rule == "StepOrder" for f in watch.findings))
+        watch.close()
+        finds(watch, "StepOrder", "never")
+    torch.manual_seed(0)
+    model = net()  # gradients of an attack between
+    optimizer = sgd(model)
+    watch = sonde.watch(model, optimizer, on_finding=None)
+    for x, y in loader_of(*clusters()):
+        for _ in range(4):
+            x = x.detach().requires_grad_()
+            F.cross_entropy(model(x), y).backward()
+            x = x + 0.001 * x.grad.sign()
+            model.zero_grad()
+        F.cross_entropy(model(x.detach()), y).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    watch.close()
+    healthy(watch)
+
+
 # --- constants -------------------------------------------------------------------------
 
 
