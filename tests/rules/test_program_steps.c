@@ -615,7 +615,7 @@ static const program_case cases[] = {
      WEIGHTS,
      second_alone,
      .steps = 4,
-     .outcome = WARNED,
+     .outcome = FAILED,
      .about = "a.weight",
      .line = 6,
      .message = "detach at train.py:6 cuts the way to the loss"},
