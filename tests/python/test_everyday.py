@@ -281,6 +281,9 @@ def evaluation_left_on():
         forgets(net)
     watch.close()
     finds(watch, "TrainEvalMode", "left")
+    places = {place_of(f) for f in watch.findings if f.rule == "TrainEvalMode"}
+    check(f"the evaluation itself is no such place: {places}",
+          all(place.endswith(f":{line('left')}") for place in places if place))
 
 
 def steps_in_order(order):

@@ -456,6 +456,30 @@ def steps_that_are_samples():
 
 
 @program
+def tokens_along_the_batch():
+    """A language model whose recurrent layer runs over the samples."""
+    class Model(nn.Module):
+        def __init__(self, first):
+            super().__init__()
+            self.embed, self.out = nn.Embedding(11, 16), nn.Linear(16, 11)
+            self.rnn = nn.LSTM(16, 16, batch_first=first)
+
+        def forward(self, x):
+            return self.out(self.rnn(self.embed(x))[0])  # LINE tokens
+
+    start = torch.randint(11, (SAMPLES, 2), generator=torch.Generator().manual_seed(2))
+    x = (start[:, :1] + torch.arange(13) * (1 + start[:, 1:] % 3)) % 11
+    for first in (False, True):
+        torch.manual_seed(0)
+        watch = train(Model(first), DataLoader([(row[:-1], row[1:]) for row in x], batch_size=32),
+                      lambda out, y: F.cross_entropy(out.flatten(0, 1), y.flatten()))
+        if first:
+            healthy(watch)
+        else:
+            finds(watch, "BatchMixing", "tokens")
+
+
+@program
 def shares_of_a_batch():
     def softmax(m, x):
         h = F.softmax(m.layer(x), dim=m.dim)  # LINE shares

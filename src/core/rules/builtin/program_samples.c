@@ -85,6 +85,10 @@ static samples_of anchor(const sonde_program *program, int value)
     if (two && loaded >= 2.0 && (double)row->shape[1] == loaded && row->rank <= 3) {
         return along(1, true);
     }
+    if (two && row->rank == 2 && strcmp(row->tensor, "input_ids") == 0 &&
+        isfinite(sonde_attribute_number(program->facts, "labels_shift", (double)NAN))) {
+        return along(0, true); /* labels follow along the other dimension */
+    }
     const bool has = targets != NULL && targets->rank > 0;
     const bool first = has && targets->shape[0] == row->shape[0],
                second = has && row->rank >= 2 && targets->shape[0] == row->shape[1];
