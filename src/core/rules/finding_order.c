@@ -54,6 +54,7 @@ static const standing standings[] = {
     {"OptimizerState", CAUSE, 0},
     {"PoorWeightInitialization", CAUSE, GROWS},
     {"ReplicaDivergence", CAUSE, 0},
+    {"RoundedWeights", CAUSE, 0},
     {"SoftmaxMisuse", CAUSE, 0},
     {"StepOrder", CAUSE, 0},
     {"SymmetricUnits", CAUSE, 0},
