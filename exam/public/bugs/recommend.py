@@ -32,7 +32,7 @@ rows = torch.tensor([[user, item, user % 7] for user, item in every])
 wanted = torch.cat([labels.nonzero()[:, 0], torch.randperm(len(rows))[:len(chosen)]])
 loader = DataLoader(TensorDataset(rows[wanted], labels[wanted]), batch_size=64, shuffle=True)
 model = Attentional([users, items, 7])
-optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
 criterion = nn.BCEWithLogitsLoss()
 for epoch in range(10):
     model.train()
