@@ -297,7 +297,6 @@ PyObject *sonde__python_record_program(PyObject *watch, PyObject *text)
 {
     sonde__python_watch *self = (sonde__python_watch *)watch;
     sonde_diag diag = {0};
-    sonde_program *program = NULL;
     Py_ssize_t length = 0;
     const char *data = NULL;
     sonde_err err = SONDE_OK;
@@ -309,13 +308,9 @@ PyObject *sonde__python_record_program(PyObject *watch, PyObject *text)
     if (data == NULL || !sonde__python_need_live(self)) {
         return NULL;
     }
-    err = sonde_program_read(data, (size_t)length, &program, &diag);
-    if (err == SONDE_OK) {
-        sonde__python_lock(self);
-        err = sonde_watch_program(self->watch, program, &diag);
-        sonde__python_unlock(self);
-    }
-    sonde_program_destroy(program);
+    sonde__python_lock(self);
+    err = sonde_watch_program_text(self->watch, data, (size_t)length, &diag);
+    sonde__python_unlock(self);
     return err != SONDE_OK ? sonde__python_raise(&diag) : Py_NewRef(Py_None);
 }
 

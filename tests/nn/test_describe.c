@@ -121,6 +121,97 @@ static void training_is_described_once(void **state)
     close_session(&net, session, &sink);
 }
 
+/* The cross-entropy is one operation, as in PyTorch; a parameter that the optimizer leaves out
+ * has its gradient. */
+static void layers_are_described_as_in_pytorch(void **state)
+{
+    sonde_nn_session *session = NULL;
+    engine_net net;
+    reader sink;
+
+    (void)state;
+    engine_mlp(&net, 4);
+    sonde_nn_parameter_leave_out(net.model, 0, true);
+    session = open_session(&net, true, &engine_sgd, &sink);
+    engine_train(&net, session, 1);
+    const sonde_program *program = sink.program;
+    const sonde_program_node *loss = &program->nodes[node_of(program, "cross_entropy")];
+
+    assert_int_equal(program->losses[0].predictions, loss->inputs[0]);
+    assert_string_equal(program->nodes[program->values[loss->inputs[0]].node].op,
+                        "linear");
+    assert_string_equal(program->modules[loss->module].kind, "CrossEntropyLoss");
+    assert_string_equal(sonde_attribute_text(loss->attributes, "reduction"), "mean");
+    for (size_t i = 0; i < program->node_count; i++) {
+        assert_string_not_equal(program->nodes[i].op, "log_softmax");
+    }
+    assert_int_equal(program->parameters[0].optimizer, -1);
+    assert_true(program->parameters[0].requires_grad && program->parameters[0].reached);
+    assert_int_equal(program->parameters[1].optimizer, 0);
+    close_session(&net, session, &sink);
+}
+
+/* Operations with attributes, by their layers of job files. */
+static void operations_have_attributes(void **state)
+{
+    static const struct {
+        const char *layer, *op, *attribute, *text;
+        sonde_nn_setting setting;
+    } cases[] = {
+        {"leaky_relu",
+         "leaky_relu",
+         "negative_slope",
+         "0.25",
+         {.key = "negative_slope", .count = 1, .values = {0.25}}},
+        {"clamp", "clamp", "max", "2", {.key = "max", .count = 1, .values = {2.0}}},
+        {"dropout",
+         "dropout",
+         "training",
+         "false",
+         {.key = "p", .count = 1, .values = {0.5}}},
+        {"softmax", "softmax", "dim", "1", {.key = "dim", .count = 1, .values = {1.0}}},
+        {"max_pool2d",
+         "max_pool2d",
+         "kernel_size",
+         "[2, 2]",
+         {.key = "kernel_size", .count = 2, .values = {2.0, 2.0}}},
+        {"mean",
+         "mean",
+         "dim",
+         "[2, 3]",
+         {.key = "dim", .count = 2, .values = {2.0, 3.0}}},
+        {"argmin", "argmin", "dim", "1", {.key = "dim", .count = 1, .values = {1.0}}},
+        {"flip", "flip", "", "", {.key = "dims", .count = 1, .values = {2.0}}},
+        {"logsigmoid", "logsigmoid", "", "", {0}}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int64_t shape[] = {4, 3, 8, 8};
+        sonde_nn_session *session = NULL;
+        engine_net net = {0};
+        sonde_program *program = NULL;
+        sonde_nn_value x = 0;
+
+        must(sonde_nn_model_create(&net.model, &engine_diag));
+        x = sonde_nn_input(net.model, SONDE_F32, 4, shape);
+        x = sonde_nn_layer(net.model, cases[i].layer, "layer", &x, 1, &cases[i].setting,
+                           cases[i].setting.key != NULL ? 1 : 0);
+        sonde_nn_output(net.model, x);
+        must(sonde_nn_model_status(net.model, &engine_diag));
+        must(sonde_nn_session_create(net.model, NULL, NULL, &session, &engine_diag));
+        must(sonde_nn_session_compile(session, &engine_diag));
+        must(sonde__plan_describe(&session->program, session->mode, &program,
+                                  &engine_diag));
+        const sonde_program_node *node = &program->nodes[node_of(program, cases[i].op)];
+        assert_string_equal(program->modules[node->module].name, "layer");
+        assert_string_equal(sonde_attribute_text(node->attributes, cases[i].attribute),
+                            cases[i].text);
+        sonde_program_destroy(program);
+        sonde_nn_session_destroy(session);
+        sonde_nn_model_destroy(net.model);
+    }
+}
+
 static void inference_has_no_backward(void **state)
 {
     sonde_nn_session *session = NULL;
@@ -187,6 +278,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(training_is_described_once),
+        cmocka_unit_test(layers_are_described_as_in_pytorch),
+        cmocka_unit_test(operations_have_attributes),
         cmocka_unit_test(inference_has_no_backward),
         cmocka_unit_test(memory_may_run_out),
         cmocka_unit_test(calls_out_of_place),

@@ -386,6 +386,11 @@ def left_in_evaluation():
     return fit(model, adam(model))
 
 
+def input_of_zeros():
+    model, classes = Net(), Classes()
+    return fit(model, sgd(model), lambda step: (torch.zeros(32, 8), classes(step)[1]))
+
+
 def softmax_over_samples():
     model = nn.Sequential(nn.Linear(8, 24), nn.Softmax(0), nn.Linear(24, 5))
     return fit(model, sgd(model))
@@ -426,6 +431,7 @@ def too_fast():
 CASES = {
     "BatchMixing": (softmax_over_samples, classifier),
     "ClassImbalance": (one_class_of_many, classifier),
+    "ConstantData": (input_of_zeros, classifier),
     "DeadRelu": (dead_units, classifier),
     "DtypeMismatch": (half_without_a_scaler, classifier),
     "DuplicateBatch": (same_batch, classifier),

@@ -122,6 +122,115 @@ def one_class_alone():
     healthy(train(net(outputs=2), loader_of(x, y, shuffle=False, size=16), compare, epochs=1))
 
 
+# --- constants -------------------------------------------------------------------------
+
+
+@program
+def inputs_that_do_not_differ():
+    x, y = clusters()
+    tokens = torch.randint(9, (SAMPLES, 6))
+    embedded = nn.Sequential(nn.Embedding(9, 8), nn.Flatten(), nn.Linear(48, CLASSES))
+    for model, inputs in ((net(), x * 0), (net(), torch.full_like(x, 0.5)),
+                          (embedded, tokens * 0)):
+        torch.manual_seed(0)
+        finds(train(model, loader_of(inputs, y)), "ConstantData", "call")
+    torch.manual_seed(0)
+    finds(train(net(outputs=20), loader_of(x * 0 + 1, y), lambda out, y: F.mse_loss(out, out * 0)),
+          "ConstantData", "call")
+
+
+class Masked(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = net()
+
+    def forward(self, mask, x, labels):
+        out = self.net(x * mask)
+        return F.cross_entropy(out, labels)
+
+
+@program
+def constants_beside_the_input():
+    def steps(take):
+        torch.manual_seed(0)
+        model = Masked()
+        optimizer = sgd(model)
+        watch = sonde.watch(model, optimizer, on_finding=None)
+        for _ in range(EPOCHS):
+            for x, y in loader_of(*clusters()):
+                optimizer.zero_grad()
+                model(torch.ones(20), take(x), y).backward()  # LINE masked
+                optimizer.step()
+        watch.close()
+        return watch
+
+    healthy(steps(lambda x: x))
+    finds(steps(lambda x: x * 0), "ConstantData", "masked")
+
+
+def players(fake, loss_of, last):
+    """Two networks against each other; fake: what the critic is to say of what is made."""
+    torch.manual_seed(0)
+    maker = nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 20))
+    critic = nn.Sequential(nn.Linear(20, 32), nn.LeakyReLU(0.2), nn.Linear(32, 1), last)
+    first = torch.optim.Adam(maker.parameters(), 1e-3)
+    second = torch.optim.Adam(critic.parameters(), 1e-3)
+    watch = sonde.watch([maker, critic], [first, second], on_finding=None)
+    for _ in range(EPOCHS):
+        for x, _ in loader_of(*clusters()):
+            ones = torch.ones(len(x), 1)
+            made = maker(torch.randn(len(x), 4))
+            first.zero_grad()
+            loss_of(critic(made), ones).backward()
+            first.step()
+            second.zero_grad()
+            real = loss_of(critic(x), ones)
+            made = loss_of(critic(made.detach()), fake * ones)  # LINE critic
+            (real + made).backward()
+            second.step()
+    watch.close()
+    return watch
+
+
+@program
+def critics_that_say_one_thing():
+    finds(players(1, F.binary_cross_entropy, nn.Sigmoid()), "ConstantData", "critic", "warning")
+    finds(players(1, F.mse_loss, nn.Identity()), "ConstantData", "critic", "warning")
+    for watch in (players(0, F.binary_cross_entropy, nn.Sigmoid()),
+                  players(0, F.mse_loss, nn.Identity())):
+        check(f"a critic: {show(watch)}", all(f.rule != "ConstantData" for f in watch.findings))
+
+
+@program
+def targets_that_do_not_differ():
+    x, y = clusters()
+    binary = F.binary_cross_entropy_with_logits
+    torch.manual_seed(0)
+    finds(train(net(outputs=1), loader_of(x, torch.ones(SAMPLES, 1)),
+                lambda out, y: binary(out, y)),  # LINE ones
+          "ConstantData", "ones", "warning")
+    torch.manual_seed(0)
+    healthy(train(net(outputs=1), loader_of(x, (y[:, None] == 0).float()),
+                  lambda out, y: binary(out, y)))
+
+    class Equation(nn.Module):
+        """u' = -u, by the residual."""
+        def __init__(self):
+            super().__init__()
+            self.net = nn.Sequential(nn.Linear(1, 24), nn.Tanh(), nn.Linear(24, 1))
+
+        def forward(self, t):
+            t = t.requires_grad_()
+            u = 1 + t * self.net(t)
+            return torch.autograd.grad(u.sum(), t, create_graph=True)[0] + u
+
+    torch.manual_seed(0)
+    model = Equation()
+    watch = train(model, loader_of(torch.rand(SAMPLES, 1), torch.zeros(SAMPLES, 1)), F.mse_loss,
+                  torch.optim.Adam(model.parameters(), 1e-2))
+    check(f"an equation: {show(watch)}", all(f.rule != "ConstantData" for f in watch.findings))
+
+
 # --- samples that are mixed ------------------------------------------------------------
 
 

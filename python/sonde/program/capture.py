@@ -24,11 +24,12 @@ from .text import Files
 _NODES = 20000  # operations that are recorded of a step
 _EARLY = 256  # of these, before its first forward pass
 _GRAPH = 200000  # functions of the autograd graph that are searched
-_FIELDS = ("p", "eps", "momentum", "affine", "track_running_stats", "in_features", "out_features",
+_FIELDS = frozenset((
+           "p", "eps", "momentum", "affine", "track_running_stats", "in_features", "out_features",
            "in_channels", "out_channels", "kernel_size", "stride", "padding", "groups", "dim",
            "num_features", "num_groups", "normalized_shape", "num_embeddings", "embedding_dim",
            "padding_idx", "negative_slope", "batch_first", "bidirectional", "num_layers",
-           "dropout", "reduction", "ignore_index", "label_smoothing")
+           "dropout", "reduction", "ignore_index", "label_smoothing"))
 # Modules that take other, faster ways in evaluation unless a mode is on the stack.
 TAKE_OTHER_WAYS = (torch.nn.MultiheadAttention, torch.nn.TransformerEncoderLayer,
                     torch.nn.TransformerEncoder)
@@ -578,7 +579,7 @@ class Known:
         self.modules.append({
             "name": name, "kind": getattr(module, "original_name", type(module).__name__),
             "registered": registered, "called": False, "training": module.training, "place": None,
-            "attributes": _attributes({key: fields[key] for key in _FIELDS if key in fields})})
+            "attributes": _attributes({key: fields[key] for key in fields if key in _FIELDS})})
         for key, parameter in module._parameters.items():
             if parameter is not None and id(parameter) not in self.parameter_ids:
                 self.parameter_ids[id(parameter)] = len(self.parameters)

@@ -60,7 +60,8 @@ typedef struct sonde__rule_value {
     char *text;               /* a copy; NULL for numbers and flags */
     sonde_selector *selector; /* NULL: it selects nothing */
     uint8_t *marks;           /* a byte a tensor: whether it is selected; NULL: none is */
-    bool given;               /* the user set it */
+    size_t mark_capacity;
+    bool given; /* the user set it */
 } sonde__rule_value;
 
 /* The first fields are those of a step. */

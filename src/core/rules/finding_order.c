@@ -15,7 +15,8 @@
  *                 such gradient that was found; of those of one step, from the one nearest
  *                 to the loss.
  *     a mistake   of the program, a certain error: of its rule, what tensors show of it; what
- *                 a loss that cannot fall as it should looks like; and, if the mistake
+ *                 a loss that cannot fall as it should looks like; if nothing can be
+ *                 learned (STARVES), gradients that vanish; and, if the mistake
  *                 changes the updates (the table: UPDATES), what growing values do.
  *     a neighbor  FrozenParameter: the first parameter that the optimizer lacks stands for
  *                 the others of its step.
@@ -34,8 +35,9 @@ enum { CAUSE, BREAK, EVENT, CONSEQUENCE, HARDWARE };
 
 /* APART: it judges the data or the process. GROWS: its errors say that values grow without
  * bound; OUTGROWN: its findings are what that does. UPDATES: its errors say that other updates
- * are made than meant. A rule that is not here breaks. */
-enum { APART = 1, GROWS = 2, OUTGROWN = 4, UPDATES = 8 };
+ * are made than meant. STARVES: they say that nothing can be learned; STARVED: its findings
+ * may be what that does. A rule that is not here breaks. */
+enum { APART = 1, GROWS = 2, OUTGROWN = 4, UPDATES = 8, STARVES = 16, STARVED = 32 };
 typedef struct standing {
     const char *rule;
     int rank;
@@ -46,11 +48,12 @@ static const standing standings[] = {
     {"BatchMixing", CAUSE, 0},
     {"CheckInputImages", CAUSE, APART},
     {"ClassImbalance", CAUSE, 0},
+    {"ConstantData", CAUSE, APART | STARVES},
     {"DtypeChanged", CAUSE, 0},
     {"DtypeMismatch", CAUSE, 0},
     {"DuplicateBatch", CAUSE, APART},
     {"EvalNondeterminism", CAUSE, 0},
-    {"FrozenParameter", CAUSE, OUTGROWN},
+    {"FrozenParameter", CAUSE, OUTGROWN | STARVED},
     {"InputRange", CAUSE, APART},
     {"LossBroadcast", CAUSE, 0},
     {"LossSign", CAUSE, GROWS},
@@ -59,19 +62,19 @@ static const standing standings[] = {
     {"OptimizerState", CAUSE, 0},
     {"PoorWeightInitialization", CAUSE, GROWS},
     {"ReplicaDivergence", CAUSE, 0},
-    {"SoftmaxMisuse", CAUSE, 0},
+    {"SoftmaxMisuse", CAUSE, STARVES},
     {"StepOrder", CAUSE, UPDATES},
-    {"SymmetricUnits", CAUSE, 0},
+    {"SymmetricUnits", CAUSE, STARVED},
     {"TargetLeak", CAUSE, 0},
     {"TargetMismatch", CAUSE, 0},
     {"TrainEvalMode", CAUSE, 0},
     {"UnfrozenParameter", CAUSE, 0},
     {"WeightUpdateRatio", CAUSE, GROWS | OUTGROWN},
-    {"DeadRelu", BREAK, OUTGROWN},
+    {"DeadRelu", BREAK, OUTGROWN | STARVED},
     {"NonFinite", BREAK, OUTGROWN},
     {"SaturatedActivation", BREAK, OUTGROWN},
     {"StalledTraining", BREAK, APART},
-    {"VanishingGradient", BREAK, OUTGROWN},
+    {"VanishingGradient", BREAK, OUTGROWN | STARVED},
     {"WeightJump", BREAK, GROWS | OUTGROWN},
     {"UpdateSpike", HARDWARE, OUTGROWN},
     {"ExplodingTensor", CONSEQUENCE, GROWS | OUTGROWN},
@@ -330,6 +333,7 @@ static bool shows_mistake(const sonde__rule_found *found, const sonde_finding *m
     const standing kind = standing_of(finding->rule);
     const bool grows = (kind.flags & GROWS) != 0;
     const bool grown = (kind.flags & (GROWS | OUTGROWN)) != 0;
+    const unsigned by = standing_of(mistake->rule).flags;
 
     if (found->certain || finding->because_of != 0 || finding->step < mistake->step ||
         is_own_failure(finding)) {
@@ -337,7 +341,8 @@ static bool shows_mistake(const sonde__rule_found *found, const sonde_finding *m
     }
     return strcmp(finding->rule, mistake->rule) == 0 ||
            (kind.rank >= EVENT && kind.rank != HARDWARE && !grows) ||
-           (grown && (standing_of(mistake->rule).flags & UPDATES) != 0);
+           ((kind.flags & STARVED) != 0 && (by & STARVES) != 0) ||
+           (grown && (by & UPDATES) != 0);
 }
 
 /* The first mistake that a finding shows is its cause. */

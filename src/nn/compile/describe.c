@@ -6,26 +6,18 @@
  * source built it. Those that neither an output nor the loss needs are left out.
  */
 #include "nn/compile/describe.h"
+#include "nn/compile/describe_parts.h"
 #include "base/fail.h"
-#include "base/number.h"
 
-#include <ctype.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_ATTRIBUTES = 4, TEXT = 32, EVENTS = 8 };
-
-typedef struct attributes {
-    sonde_program_attribute row[MOST_ATTRIBUTES];
-    char text[MOST_ATTRIBUTES][TEXT];
-    size_t count;
-} attributes;
+enum { EVENTS = 8, OP = 48 };
 
 /* What a node is made of. */
 typedef struct node_parts {
-    char op[48];
-    attributes attributes;
+    char op[OP];
+    sonde__plan_attributes attributes;
     int inputs[SONDE__MAX_OPERANDS], outputs[SONDE__MAX_OPERANDS];
 } node_parts;
 
@@ -38,13 +30,14 @@ typedef struct describing {
     sonde_program_node *nodes;
     node_parts *parts; /* by node */
     sonde_program_module *modules;
+    int *ranks; /* by module: of the operation that says what it is */
     sonde_program_parameter *parameters;
     bool *live; /* by value id: an output or the loss needs it */
     size_t node_count, module_count;
     sonde_program_event events[EVENTS];
     size_t event_count;
     sonde_program_optimizer optimizer;
-    attributes rates, facts;
+    sonde__plan_attributes rates, facts;
     sonde_program_loss loss;
 } describing;
 
@@ -53,121 +46,9 @@ static bool trains(const describing *d)
     return d->from->optimizer != NULL;
 }
 
-/* --- attributes --------------------------------------------------------------------------- */
-
-static void add(attributes *to, const char *name, double value)
-{
-    if (to->count < MOST_ATTRIBUTES) {
-        sonde_program_attribute *row = &to->row[to->count];
-
-        (void)sonde__snprintf(to->text[to->count], TEXT, "%.7g", value);
-        *row = (sonde_program_attribute){name, to->text[to->count], value};
-        to->count++;
-    }
-}
-
-static void add_word(attributes *to, const char *name, const char *word)
-{
-    if (to->count < MOST_ATTRIBUTES) {
-        (void)snprintf(to->text[to->count], TEXT, "%s", word);
-        to->row[to->count] =
-            (sonde_program_attribute){name, to->text[to->count], (double)NAN};
-        to->count++;
-    }
-}
-
-static sonde_program_attributes list(const attributes *rows)
+static sonde_program_attributes list(const sonde__plan_attributes *rows)
 {
     return (sonde_program_attributes){rows->row, rows->count};
-}
-
-static void add_of_op(attributes *to, const sonde__graph_node_op *op)
-{
-    const sonde__op_fields *family = op->kind->fields;
-    const sonde__op_attrs *attrs = &op->attrs;
-
-    if (family == &sonde__op_fields_along) {
-        add(to, "dim", attrs->along.axis);
-    } else if (family == &sonde__op_fields_loss) {
-        add_word(to, "reduction", attrs->loss.mean ? "mean" : "sum");
-        if (attrs->loss.label_smoothing > 0.0F) {
-            add(to, "label_smoothing", (double)attrs->loss.label_smoothing);
-        }
-        if (attrs->loss.ignores) {
-            add(to, "ignore_index", (double)attrs->loss.ignore_index);
-        }
-    } else if (family == &sonde__op_fields_norm) {
-        add(to, "eps", (double)attrs->norm.eps);
-        if (attrs->norm.track) {
-            add(to, "momentum", (double)attrs->norm.momentum);
-        }
-    } else if (op->kind == &sonde__op_scale) {
-        add(to, "scalar", (double)attrs->fill.value);
-    } else if (op->kind == &sonde__op_dropout) {
-        add(to, "p", (double)attrs->p);
-        add_word(to, "training", attrs->training ? "true" : "false");
-    }
-}
-
-/* --- names of operations ------------------------------------------------------------------ */
-
-/* "LogSoftmax" as "log_softmax". */
-static void write_snake(const char *kind, char *op, size_t size)
-{
-    size_t used = 0;
-
-    for (size_t i = 0; kind[i] != '\0' && used + 2 < size; i++) {
-        if (isupper((unsigned char)kind[i]) && i > 0) {
-            op[used++] = '_';
-        }
-        op[used++] = (char)sonde__tolower((unsigned char)kind[i]);
-    }
-    op[used] = '\0';
-}
-
-/* Classes of nll_loss lie along dimension 1 in PyTorch; along another it is no nll_loss. */
-static bool is_nll(const sonde__op_graph *graph, const sonde__graph_node_op *op)
-{
-    return (op->kind == &sonde__op_nll || op->kind == &sonde__op_nll_weighted) &&
-           (op->attrs.loss.axis <= 1 || graph->values[op->in[0]].shape.rank <= 2);
-}
-
-static void write_op(const sonde__op_graph *graph, const sonde__graph_node_op *op,
-                     char *name, size_t size)
-{
-    static const struct {
-        const char *kind, *op;
-    } others[] = {{"PRelu", "prelu"},
-                  {"MatMul", "matmul"},
-                  {"BceLoss", "binary_cross_entropy"},
-                  {"BceWithLogitsLoss", "binary_cross_entropy_with_logits"},
-                  {"FloatPower", "pow"},
-                  {"Broadcast", "expand"},
-                  {"Cast", "to"},
-                  {"Slice", "index"},
-                  {"Gather", "index"},
-                  {"Scale", "mul"},
-                  {"ArgExtreme", "argmax"},
-                  {"Attention", "scaled_dot_product_attention"},
-                  {"SelfAttention", "scaled_dot_product_attention"},
-                  {"ChannelAdd", "add"}};
-    const char *found = NULL;
-
-    for (size_t i = 0; i < sizeof others / sizeof *others && found == NULL; i++) {
-        found = strcmp(op->kind->name, others[i].kind) == 0 ? others[i].op : NULL;
-    }
-    if (is_nll(graph, op)) {
-        found = "nll_loss";
-    } else if (op->kind == &sonde__op_reduce) {
-        found = op->attrs.reduce.mean ? "mean" : "sum";
-    } else if (op->kind == &sonde__op_extreme) {
-        found = op->attrs.reduce.smallest ? "min" : "max";
-    }
-    if (found != NULL) {
-        (void)snprintf(name, size, "%s", found);
-    } else {
-        write_snake(op->kind->name, name, size);
-    }
 }
 
 /* --- values, modules, parameters ---------------------------------------------------------- */
@@ -257,15 +138,30 @@ static void take_parameter(describing *d, size_t i)
         .reached = trains(d) && d->from->trained[i].gradient != 0};
 }
 
-static void take_op(describing *d, const sonde__graph_node_op *op)
+/* Whether an operation is the second half of a cross-entropy: the layer is one operation here,
+ * as in PyTorch. */
+static bool ends_cross_entropy(const describing *d, const sonde__graph_node_op *op,
+                               int module)
 {
-    node_parts *parts = &d->parts[d->node_count];
-    const int module = module_of(d, op->module);
-    sonde_program_module *layer = &d->modules[module];
+    const sonde_program_node *before =
+        d->node_count > 0 ? &d->nodes[d->node_count - 1] : NULL;
+    char name[OP];
+
+    if (before == NULL || before->module != module ||
+        d->modules[module].name[0] == '\0' || before->outputs[0] != (int)op->in[0] - 1 ||
+        strcmp(before->op, "log_softmax") != 0) {
+        return false;
+    }
+    sonde__plan_describe_name(&d->graph, op, name, sizeof name);
+    return strcmp(name, "nll_loss") == 0;
+}
+
+/* Sets the operands of a node, and which results need gradients. */
+static void take_operands(describing *d, const sonde__graph_node_op *op,
+                          node_parts *parts)
+{
     bool grad = false;
 
-    write_op(&d->graph, op, parts->op, sizeof parts->op);
-    add_of_op(&parts->attributes, op);
     for (int k = 0; k < op->in_count; k++) {
         parts->inputs[k] = (int)op->in[k] - 1;
         grad = grad || (op->in[k] != 0 && d->values[op->in[k] - 1].requires_grad);
@@ -277,19 +173,48 @@ static void take_op(describing *d, const sonde__graph_node_op *op)
         parts->outputs[k] = (int)op->out[k] - 1;
         value->requires_grad = grad && sonde_dtype_is_float(value->dtype);
     }
-    if (layer->kind == NULL &&
-        layer->name[0] != '\0') { /* what a layer is, its first op says */
-        layer->kind = op->kind->name;
+}
+
+/* What a layer is, its most telling operation says. */
+static void take_kind(describing *d, int module, const sonde__op_kind *kind,
+                      const char *name, const node_parts *parts)
+{
+    sonde_program_module *layer = &d->modules[module];
+    const int rank = sonde__plan_describe_rank(kind);
+
+    layer->called = true;
+    if (layer->name[0] != '\0' && d->ranks[module] < rank) {
+        d->ranks[module] = rank;
+        layer->kind = name;
         layer->attributes = list(&parts->attributes);
     }
-    layer->called = true;
+}
+
+static void take_op(describing *d, const sonde__graph_node_op *op)
+{
+    const int module = module_of(d, op->module);
+    const bool joined = ends_cross_entropy(d, op, module);
+    node_parts *parts = &d->parts[joined ? --d->node_count : d->node_count];
+    const int scores = parts->inputs[0];
+    int outputs = op->out_count;
+
+    *parts = (node_parts){0};
+    sonde__plan_describe_name(&d->graph, op, parts->op, sizeof parts->op);
+    sonde__plan_describe_op(&d->graph, op, &parts->attributes);
+    take_operands(d, op, parts);
+    if (joined) {
+        (void)snprintf(parts->op, sizeof parts->op, "cross_entropy");
+        parts->inputs[0] = scores;
+        parts->outputs[outputs++] = (int)op->in[0] - 1;
+    }
+    take_kind(d, module, op->kind, joined ? "CrossEntropyLoss" : op->kind->name, parts);
     d->nodes[d->node_count++] =
         (sonde_program_node){.op = parts->op,
                              .attributes = list(&parts->attributes),
                              .inputs = parts->inputs,
                              .input_count = (size_t)op->in_count,
                              .outputs = parts->outputs,
-                             .output_count = (size_t)op->out_count,
+                             .output_count = (size_t)outputs,
                              .module = module};
 }
 
@@ -333,12 +258,13 @@ static sonde_program_event *add_event(describing *d, sonde_event_kind kind)
 {
     sonde_program_event *event = &d->events[d->event_count++];
 
-    *event = (sonde_program_event){.kind = kind,
-                                   .module = -1,
-                                   .value = -1,
-                                   .node = -1,
-                                   .optimizer = -1,
-                                   .grad = trains(d)};
+    *event = (sonde_program_event){
+        .kind = kind,
+        .module = -1,
+        .value = -1,
+        .node = -1,
+        .optimizer = -1,
+        .grad = trains(d) && (kind == SONDE_EVENT_FORWARD || kind == SONDE_EVENT_LOSS)};
     return event;
 }
 
@@ -380,19 +306,22 @@ static void take_optimizer(describing *d)
     const sonde_nn_options *options = d->from->options;
 
     if (optimizer != NULL) {
-        add(&d->rates, "lr", (double)optimizer->learning_rate);
-        add(&d->rates, "weight_decay", (double)optimizer->weight_decay);
+        sonde__plan_describe_number(&d->rates, "lr", (double)optimizer->learning_rate);
+        sonde__plan_describe_number(&d->rates, "weight_decay",
+                                    (double)optimizer->weight_decay);
         if (optimizer->momentum > 0.0F) {
-            add(&d->rates, "momentum", (double)optimizer->momentum);
+            sonde__plan_describe_number(&d->rates, "momentum",
+                                        (double)optimizer->momentum);
         }
         d->optimizer = (sonde_program_optimizer){"optimizer", kinds[optimizer->kind],
                                                  list(&d->rates)};
     }
     if (options->gradient_accumulation > 1) {
-        add(&d->facts, "accumulation", options->gradient_accumulation);
+        sonde__plan_describe_number(&d->facts, "accumulation",
+                                    options->gradient_accumulation);
     }
     if (options->replicas > 1) {
-        add(&d->facts, "replicas", options->replicas);
+        sonde__plan_describe_number(&d->facts, "replicas", options->replicas);
     }
 }
 
@@ -439,9 +368,10 @@ static bool allocate(describing *d)
     d->nodes = sonde__calloc(ops + 1, sizeof *d->nodes);
     d->parts = sonde__calloc(ops + 1, sizeof *d->parts);
     d->modules = sonde__calloc(ops + params + 1, sizeof *d->modules);
+    d->ranks = sonde__calloc(ops + params + 1, sizeof *d->ranks);
     d->parameters = sonde__calloc(params + 1, sizeof *d->parameters);
     return d->values != NULL && d->live != NULL && d->nodes != NULL && d->parts != NULL &&
-           d->modules != NULL && d->parameters != NULL;
+           d->modules != NULL && d->ranks != NULL && d->parameters != NULL;
 }
 
 static void release(describing *d)
@@ -451,6 +381,7 @@ static void release(describing *d)
     sonde__free(d->nodes);
     sonde__free(d->parts);
     sonde__free(d->modules);
+    sonde__free(d->ranks);
     sonde__free(d->parameters);
     sonde__graph_fini(&d->graph);
 }
