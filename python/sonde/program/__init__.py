@@ -186,6 +186,8 @@ class Programs:
         if kind == "batch":
             row["attributes"] = _loader(subject)
             self.facts["train"].workers = row["attributes"].get("num_workers", 0)
+        if kind == "evaluation":
+            row["grad"] = torch.is_grad_enabled()
         if kind in ("zero_grad", "unscale"):
             row["optimizer"] = self.hooks.optimizer_number(subject)
         if outline > 1:
