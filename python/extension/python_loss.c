@@ -317,6 +317,7 @@ static bool count_pass(sonde__python_watch *watch)
         return true;
     }
     done = PyObject_CallMethod(watch->hooks, "never_steps", "I", watch->passes);
+    watch->endless = done == Py_True;
     Py_XDECREF(done);
     return done != NULL;
 }

@@ -133,6 +133,7 @@ static void forget_players(sonde__python_watch *self)
     self->stepped_count = 0;
     self->went_back = false;
     self->passes = 0;
+    self->endless = false;
 }
 
 static bool end(sonde__python_watch *self)
@@ -181,6 +182,7 @@ bool sonde__python_end(sonde__python_watch *self)
 static bool ends_before(const sonde__python_watch *self, int mode)
 {
     return self->mode != SONDE_MODE_TRAIN || mode != self->mode || self->judged ||
+           self->endless ||
            (self->went_back && self->players != NULL && self->optimizer_count == 0 &&
             sonde__python_have_moved(self));
 }

@@ -120,6 +120,7 @@ typedef struct sonde__python_watch {
     size_t cleared_count;          /* of these, those that are cleared */
     bool went_back;                /* a backward pass of this step has begun */
     unsigned passes;               /* backward passes since an optimizer stepped */
+    bool endless; /* none will end this step: the next pass begins another */
 
     /* python_parameter.c */
     sonde__python_parameter *parameters;

@@ -583,10 +583,12 @@ class Hooks:
                                if slot == found[0]), "")
         return found
 
-    def never_steps(self, passes: int) -> None:
-        """A step has had so many backward passes, and no optimizer has stepped."""
+    def never_steps(self, passes: int) -> bool:
+        """A step has had so many backward passes, and no optimizer has stepped. Returns whether
+        none will."""
         if self.following is not None:
             self.following.say_endless(passes)
+        return self.programs.lacks_step(True)
 
     def tensors_in(self, value: Any) -> list[torch.Tensor]:
         return list(_tensors_in(value))

@@ -344,8 +344,10 @@ class Watch:
             self._print_verdict()
 
     def _end_evaluation(self) -> None:
-        """Nothing else ends the last one."""
-        if self._core.state()[2] > 0 and os.getpid() == self._process:
+        """Nothing else ends the last one, nor a step to which no optimizer ever came."""
+        mode = self._core.state()[2]
+        lacks = mode == 0 and self._hooks is not None and self._hooks.programs.lacks_step(False)
+        if (mode > 0 or lacks) and os.getpid() == self._process:
             self._core.end()
 
     def _use_device(self) -> None:

@@ -122,6 +122,140 @@ def one_class_alone():
     healthy(train(net(outputs=2), loader_of(x, y, shuffle=False, size=16), compare, epochs=1))
 
 
+# --- steps -----------------------------------------------------------------------------
+
+
+@program
+def optimizers_that_never_step():
+    for epochs, clears in ((1, True), (1, False), (8, True)):
+        torch.manual_seed(0)
+        model = net()
+        optimizer = sgd(model)
+        watch = sonde.watch(model, optimizer, on_finding=None)
+        for _ in range(epochs):
+            for x, y in loader_of(*clusters()):
+                if clears:
+                    optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()  # LINE never
+        if epochs > 1:
+            check("it is found at once", any(f.rule == "StepOrder" for f in watch.findings))
+        watch.close()
+        finds(watch, "StepOrder", "never")
+    torch.manual_seed(0)
+    model = net()  # gradients of an attack between
+    optimizer = sgd(model)
+    watch = sonde.watch(model, optimizer, on_finding=None)
+    for x, y in loader_of(*clusters()):
+        for _ in range(4):
+            x = x.detach().requires_grad_()
+            F.cross_entropy(model(x), y).backward()
+            x = x + 0.001 * x.grad.sign()
+            model.zero_grad()
+        F.cross_entropy(model(x.detach()), y).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    watch.close()
+    healthy(watch)
+
+
+# --- the end of a network --------------------------------------------------------------
+
+
+def ending(last, outputs=CLASSES):
+    return nn.Sequential(*net(outputs=outputs), last)
+
+
+def trained_to(model, y, loss_of, rate=0.05, epochs=EPOCHS):
+    torch.manual_seed(0)
+    x, _ = clusters()
+    return train(model, loader_of(x, y), loss_of, torch.optim.SGD(model.parameters(), rate),
+                 epochs)
+
+
+@program
+def ends_that_cannot_reach_the_targets():
+    def square(out, y):
+        return F.mse_loss(out, y)  # LINE square
+
+    x, y = clusters()
+    numbers = x[:, :1] - 0.5 * x[:, 1:2]
+    for last in (nn.ReLU(), nn.Sigmoid(), nn.Tanh()):
+        finds(trained_to(ending(last, 1), numbers, square), "TargetMismatch", "square")
+    for last, targets in ((nn.ReLU(), numbers.abs()), (nn.Sigmoid(), numbers.sigmoid()),
+                          (nn.Tanh(), numbers.tanh()), (nn.Identity(), numbers)):
+        watch = trained_to(ending(last, 1), targets, square)
+        check(f"{last}: {show(watch)}", all(f.rule != "TargetMismatch" for f in watch.findings))
+
+
+@program
+def scores_without_a_sign():
+    def classes(out, y):
+        return F.cross_entropy(out, y)
+
+    def binary(out, y):
+        return F.binary_cross_entropy_with_logits(out, y)
+
+    _, y = clusters()
+    finds(trained_to(ending(nn.ReLU()), y, classes), "SoftmaxMisuse", None, "warning")
+    finds(trained_to(ending(nn.ReLU(), 1), (y[:, None] < 2).float(), binary),
+          "SoftmaxMisuse", None)
+    squeezed = nn.Sequential(nn.Unflatten(1, (1, 4, 5)), nn.Conv2d(1, CLASSES, 3), nn.ReLU(),
+                             nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    watch = trained_to(squeezed, y, classes)
+    check(f"a mean of relu: {show(watch)}",
+          all(f.rule != "SoftmaxMisuse" for f in watch.findings))
+
+
+@program
+def a_loss_of_itself():
+    class Decoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = net(outputs=20)
+
+        def forward(self, x):
+            return self.net(x)
+
+    x, _ = clusters()
+    finds(trained_to(Decoder(), x, lambda out, y: F.mse_loss(out, out.detach().view_as(out))),
+          "TargetMismatch", None)
+    healthy(trained_to(Decoder(), x, lambda out, y: F.mse_loss(out, y)))
+
+
+@program
+def actions_of_one_state():
+    """softmax over the batch of one state."""
+    def steps(dim):
+        torch.manual_seed(0)
+        policy = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 2))
+        optimizer = torch.optim.Adam(policy.parameters(), 1e-2)
+        watch = sonde.watch(policy, optimizer, on_finding=None)
+        for _ in range(40):
+            logs = []
+            for _ in range(5):
+                shares = F.softmax(policy(torch.randn(1, 4)), dim=dim)  # LINE actions
+                choice = torch.distributions.Categorical(shares)
+                logs.append(choice.log_prob(choice.sample()) * torch.randn(1))
+            optimizer.zero_grad()
+            (-torch.stack(logs).sum()).backward()
+            optimizer.step()
+        watch.close()
+        return watch
+
+    finds(steps(0), "SoftmaxMisuse", "actions")
+    watch = steps(1)
+    check(f"actions: {show(watch)}", all(f.rule != "SoftmaxMisuse" for f in watch.findings))
+
+
+@program
+def gradients_that_are_cut():
+    def cut(m, x):
+        h = torch.relu(m.layer(x)).detach()  # LINE detached
+        return m.out(h)
+    finds(trained(cut, (20,), layer=nn.Linear(20, 16), out=nn.Linear(16, CLASSES)),
+          "FrozenParameter", "detached")
+
+
 # --- constants -------------------------------------------------------------------------
 
 

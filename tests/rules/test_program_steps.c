@@ -66,6 +66,9 @@
     "'nodes': [{'op': '" made "', 'outputs': [0], 'place': [0, 2]}],"                    \
     "'optimizers': [" kinds "], 'events': [" events "]"
 #define ORDER(events) ORDER_OF("{'kind': 'SGD'}", "cross_entropy", events)
+#define UNUSED(events)                                                                   \
+    "'parameters': [{'name': 'w', 'requires_grad': true, 'used': true, 'reached': true," \
+    " 'optimizer': 0}]," ORDER(events)
 #define SGD_AND_ADAM "{'kind': 'SGD'}, {'kind': 'Adam'}"
 
 /* The batch of a loader with two workers. */
@@ -294,6 +297,22 @@ static const program_case cases[] = {
      {PASS("eval", "'Dropout'", TRAINING, "", DROPOUT("true"), LOSS, "")},
      .outcome = CLEAN},
 
+    {"gradients without a step",
+     "StepOrder",
+     {UNUSED(ZERO(4) "," BACK(5) "," ZERO(4) "," BACK(5))},
+     .outcome = FAILED,
+     .about = "",
+     .line = 5,
+     .message = "2 backward passes at train.py:5 compute gradients, and SGD never steps"},
+    {"a single backward pass", "StepOrder", {UNUSED(BACK(5))}, .outcome = CLEAN},
+    {"gradients of other losses before",
+     "StepOrder",
+     {UNUSED(BACK(5) "," BACK(6))},
+     .outcome = CLEAN},
+    {"passes that are accumulated after a step",
+     "StepOrder",
+     {UNUSED(ZERO(4) "," BACK(5) "," STEP(6)), UNUSED(ZERO(4) "," BACK(5) "," BACK(5))},
+     .outcome = CLEAN},
     {"cleared before the step",
      "StepOrder",
      {ORDER(BACK(5) "," ZERO(6) "," STEP(7))},
@@ -610,7 +629,7 @@ static const program_case cases[] = {
      WEIGHTS,
      second_alone,
      .steps = 4,
-     .outcome = WARNED,
+     .outcome = FAILED,
      .about = "a.weight",
      .line = 6,
      .message = "detach at train.py:6 cuts the way to the loss"},

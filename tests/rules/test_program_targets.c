@@ -52,7 +52,57 @@
     LOSS("soft_margin_loss", "", "[8]", "float32", "[8]",                                \
          "'targets_min': " least ", 'targets_max': " most)
 
+/* An activation, 4, before a regression loss, whose targets lie in that range. */
+#define REACH(op, least, most)                                                           \
+    VALUES("[8, 4]", "float32", "[8, 4]")                                                \
+    ",{'dtype': 'float32', 'shape': [8, 4], 'requires_grad': true}]," PARAMETERS         \
+    "'facts': {'targets_min': " least ", 'targets_max': " most "}, 'nodes': [" MAKES     \
+    "{'op': '" op "', 'inputs': [1], 'outputs': [4], 'place': [0, 6]},"                  \
+    "{'op': 'mse_loss', 'inputs': [4, 2], 'outputs': [3], 'place': [0, 7]}]," ENDS(      \
+        "2", "4", "2")
+#define ITSELF                                                                           \
+    VALUES("[8, 4]", "float32", "[8, 4]")                                                \
+    ",{'dtype': 'float32', 'shape': [8, 4], 'tensor': 'copy'}]," PARAMETERS              \
+    "'nodes': [" MAKES                                                                   \
+    "{'op': 'detach', 'inputs': [1], 'outputs': [4], 'place': [0, 6]},"                  \
+    "{'op': 'mse_loss', 'inputs': [1, 4], 'outputs': [3], 'place': [0, 7]}]," ENDS(      \
+        "2", "1", "4")
+
 static const program_case cases[] = {
+    {"relu before targets below 0",
+     "TargetMismatch",
+     {REACH("relu", "-3", "4")},
+     .outcome = FAILED,
+     .about = "loss/labels",
+     .line = 7,
+     .message = "relu at train.py:6 makes predictions from 0, but mse_loss at train.py:7 "
+                "compares them with targets of -3 to 4"},
+    {"relu before targets above 0",
+     "TargetMismatch",
+     {REACH("relu", "-0.01", "4")},
+     .outcome = CLEAN},
+    {"sigmoid before targets above 1",
+     "TargetMismatch",
+     {REACH("sigmoid", "0", "255")},
+     .outcome = FAILED,
+     .about = "loss/labels",
+     .line = 7,
+     .message = "sigmoid at train.py:6 makes predictions up to 1"},
+    {"tanh before its range",
+     "TargetMismatch",
+     {REACH("tanh", "-1", "1")},
+     .outcome = CLEAN},
+    {"gelu before any targets",
+     "TargetMismatch",
+     {REACH("gelu", "-9", "9")},
+     .outcome = CLEAN},
+    {"a value against itself",
+     "TargetMismatch",
+     {ITSELF},
+     .outcome = FAILED,
+     .about = "copy",
+     .line = 7,
+     .message = "mse_loss at train.py:7 compares a value with itself"},
     {"labels from 1 on",
      "TargetMismatch",
      {LABELS("", "1", "4")},

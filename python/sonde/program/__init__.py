@@ -195,6 +195,15 @@ class Programs:
         elif self.on is not None and self.mode == "train":
             self.on.event(kind, place, **row)
 
+    def lacks_step(self, cleared: bool) -> bool:
+        """Whether the step that is recorded goes back several times without an optimizer, of those
+        that there are. cleared: and gradients are cleared in between, unused."""
+        if self.on is None or self.mode != "train" or not any(self.hooks.placed_optimizers()):
+            return False
+        kinds = [row["event"] for row in self.on.events]
+        return "step" not in kinds and kinds.count("backward") > 1 and \
+            (not cleared or kinds.count("zero_grad") > kinds.count("backward") // 2)
+
     def step(self, optimizer: Any) -> None:
         if self.on is not None:
             self.on.event("step", self._step_place(),

@@ -293,6 +293,7 @@ static void report_cut(sonde_rule_run *run, const sonde_program *program,
                        const sonde_program_node *cut)
 {
     const bool detach = sonde__builtin_walk_is(cut->op, "detach");
+    const bool sure = detach && program->optimizer_count == 1; /* no other player's */
     char others[64] = "";
     sonde__builtin_text line;
 
@@ -300,7 +301,8 @@ static void report_cut(sonde_rule_run *run, const sonde_program *program,
         (void)snprintf(others, sizeof others, " and %zu other parameter%s", count - 1,
                        count > 2 ? "s" : "");
     }
-    if (sonde_rule_found_at(run, first->name, cut->place, SONDE_SEVERITY_WARNING,
+    if (sonde_rule_found_at(run, first->name, cut->place,
+                            sure ? SONDE_SEVERITY_ERROR : SONDE_SEVERITY_WARNING,
                             "parameters_reached", 0.0, 1.0)) {
         sonde_rule_say(
             run,

@@ -27,6 +27,7 @@
     "linear bilinear conv1d conv2d conv3d conv_transpose1d conv_transpose2d "            \
     "conv_transpose3d batch_norm layer_norm group_norm instance_norm relu relu6 "        \
     "leaky_relu elu gelu silu mish tanh softplus hardtanh"
+#define LAYERS "linear bilinear conv1d conv2d conv3d"
 #define LOSSES                                                                           \
     "cross_entropy nll_loss kl_div binary_cross_entropy "                                \
     "binary_cross_entropy_with_logits mse_loss l1_loss smooth_l1_loss"
@@ -62,6 +63,15 @@ static const sonde_program_node *made_by(const sonde_program *program, int *valu
         maker = sonde__builtin_walk_maker(program, before);
     }
     return maker;
+}
+
+/* Whether an operation gets what a linear layer or a convolution makes. */
+static bool is_of_layer(const sonde_program *program, const sonde_program_node *node)
+{
+    int value = sonde__builtin_walk_first(node);
+    const sonde_program_node *maker = sonde__builtin_walk_up(program, &value, SHAPES);
+
+    return maker != NULL && sonde__builtin_walk_is(maker->op, LAYERS);
 }
 
 /* --- twice, and not at all ---------------------------------------------------------- */
@@ -190,12 +200,45 @@ static bool judge_nested(sonde_rule_run *run, const use *input,
     return true;
 }
 
+/* relu before a loss of scores: none is negative. Of cross_entropy, that is a poor head that
+ * learns; of binary_cross_entropy_with_logits, no probability is below one half. */
+static void report_positive(sonde_rule_run *run, const use *input,
+                            const sonde_program_node *maker)
+{
+    const bool classes = input->classes >= 0;
+    sonde__builtin_text made, lost;
+
+    if (sonde_rule_found_at(run,
+                            sonde__builtin_walk_tensor(input->program, input->scores,
+                                                       input->node->outputs[0]),
+                            maker->place,
+                            classes ? SONDE_SEVERITY_WARNING : SONDE_SEVERITY_ERROR,
+                            "score", 0.0, -1.0)) {
+        sonde_rule_say(
+            run, "Leave out the activation after the last layer.",
+            "%s%s makes the scores of %s%s: none is negative%s.", maker->op,
+            sonde__builtin_walk_line(input->program, maker->place, &made),
+            input->node->op,
+            sonde__builtin_walk_line(input->program, input->node->place, &lost),
+            classes ? ", and a class whose score is 0 learns nothing"
+                    : ", so that no probability is below one half");
+    }
+}
+
 /* For losses of scores: cross_entropy, binary_cross_entropy_with_logits. */
 static void judge_scores(sonde_rule_run *run, const use *input)
 {
     int value = input->scores;
     const sonde_program_node *maker = made_by(input->program, &value);
 
+    int straight = input->scores;
+    const sonde_program_node *last =
+        sonde__builtin_walk_up(input->program, &straight, SHAPES);
+    if (last != NULL && sonde__builtin_walk_is(last->op, "relu relu6") &&
+        last->output_count > 0 && is_of_layer(input->program, last)) {
+        report_positive(run, input, last);
+        return;
+    }
     if (maker == NULL) {
         return;
     }
@@ -337,6 +380,52 @@ static void judge_loss(sonde_rule_run *run, const sonde_program *program,
     }
 }
 
+/* --- in the middle ------------------------------------------------------------------- */
+
+/* Whether a value, or a view of it, weights others: a product reads it. */
+static bool is_weight(const sonde_program *program, int value)
+{
+    for (size_t i = 0; i < program->node_count; i++) {
+        const sonde_program_node *node = &program->nodes[i];
+
+        for (size_t k = 0; k < node->input_count &&
+                           sonde__builtin_walk_is(node->op, "matmul mul einsum baddbmm");
+             k++) {
+            int read = node->inputs[k];
+
+            (void)sonde__builtin_walk_up(program, &read, SHAPES " expand");
+            if (read == value) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* Softmax over a single value of what a layer makes is 1, whatever follows. */
+static void judge_alone(sonde_rule_run *run, const sonde_program *program,
+                        const sonde_program_node *node)
+{
+    const int value = sonde__builtin_walk_first(node), output = node->outputs[0];
+    const int rank = value >= 0 ? program->values[value].rank : 0;
+    const int dim = rank >= 2 ? sonde__builtin_walk_dim(node, rank) : -1;
+    sonde__builtin_text line, shape;
+
+    if (dim < 0 || program->values[value].shape[dim] != 1 ||
+        !is_of_layer(program, node) || is_weight(program, output)) {
+        return;
+    }
+    if (sonde_rule_found_at(run, sonde__builtin_walk_tensor(program, output, -1),
+                            node->place, SONDE_SEVERITY_ERROR, "values", 1.0, 2.0)) {
+        sonde_rule_say(run, "Apply it along the dimension of the classes or actions.",
+                       "%s%s runs over a single value, dimension %d of %s: its result is "
+                       "always %d, and no gradient passes.",
+                       node->op, sonde__builtin_walk_line(program, node->place, &line),
+                       dim, sonde__builtin_walk_shape(program, value, &shape),
+                       sonde__builtin_walk_is(node->op, "softmax") ? 1 : 0);
+    }
+}
+
 /* --- attention ---------------------------------------------------------------------- */
 
 #define BETWEEN "to clone dropout contiguous masked_fill add where mul div identity"
@@ -400,6 +489,8 @@ void sonde__builtin_softmax_program(sonde_rule_run *run, const sonde_program *pr
         }
         if (sonde__builtin_walk_is(node->op, "matmul")) {
             judge_product(run, program, node);
+        } else if (sonde__builtin_walk_is(node->op, "softmax log_softmax")) {
+            judge_alone(run, program, node);
         } else {
             judge_loss(run, program, node);
         }

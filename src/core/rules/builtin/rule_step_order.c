@@ -9,6 +9,8 @@
  *                  no gradient is seen at the step (a program may set them by hand)
  *     backward     an optimizer steps after a forward pass, without a backward pass, and no
  *                  gradient is seen at two steps
+ *     never        gradients are computed several times by the same line, and no optimizer
+ *                  steps, then or before, although there is one
  *     unused       gradients are clipped where no step follows before the next backward
  *                  pass: after the step, or before backward
  *     scaled       gradients are clipped while a gradient scaler's scale is in them
@@ -31,6 +33,7 @@ typedef struct order {
     bool shown;  /* a program was */
     int cleared; /* the event of this program, from 1, that may clear gradients; 0: none */
     int stepped; /* the first step of this program, from 1, if it has no backward; else 0 */
+    bool steps;  /* an optimizer has stepped in any program */
     bool handed; /* gradients were seen at a step since the last backward pass */
 } order;
 
@@ -172,6 +175,53 @@ static void confirm(sonde_rule_run *run)
         state->handed = true;
     } else if (cleared > 0 && program != NULL && early) {
         report_cleared(run, program, cleared);
+    }
+}
+
+/* --- without a step --------------------------------------------------------------------- */
+
+/* The line of the last backward pass, if there were several by it, and no step of an
+ * optimizer. NULL: it is not so. */
+static const sonde_program_event *find_unused(const sonde_program *program, size_t *count)
+{
+    const sonde_program_event *last = NULL;
+    bool held = false;
+
+    *count = 0;
+    for (size_t i = 0; i < program->event_count; i++) {
+        const sonde_program_event *event = &program->events[i];
+
+        if (event->kind == SONDE_EVENT_STEP) {
+            return NULL;
+        }
+        if (event->kind == SONDE_EVENT_BACKWARD) {
+            *count =
+                last != NULL && last->place.line == event->place.line ? *count + 1 : 1;
+            last = event;
+        }
+    }
+    for (size_t i = 0; i < program->parameter_count; i++) {
+        held = held ||
+               (program->parameters[i].optimizer >= 0 && program->parameters[i].reached);
+    }
+    return held && *count >= 2 ? last : NULL;
+}
+
+static void judge_never(sonde_rule_run *run, const sonde_program *program)
+{
+    const order *state = sonde_rule_state(run);
+    size_t count = 0;
+    const sonde_program_event *backward = find_unused(program, &count);
+    sonde__builtin_text line;
+
+    if (backward != NULL && !state->steps &&
+        found(run, backward, SONDE_SEVERITY_ERROR, "never")) {
+        sonde_rule_say(run, "Call the optimizer's step() after backward.",
+                       "%zu backward passes%s compute gradients, and %s never steps: "
+                       "nothing is learned.",
+                       count, sonde__builtin_walk_line(program, backward->place, &line),
+                       program->optimizer_count == 1 ? program->optimizers[0].kind
+                                                     : "no optimizer");
     }
 }
 
@@ -343,6 +393,9 @@ static void judge(sonde_rule_run *run, const sonde_program *program)
             break;
         }
     }
+    state->steps =
+        state->steps || sonde__builtin_walk_event(program, 0, SONDE_EVENT_STEP) != NULL;
+    judge_never(run, program);
     judge_accumulation(run, program);
     state->handed = state->handed && state->stepped > 0;
     if (before) {
@@ -365,7 +418,7 @@ const sonde_rule sonde__builtin_step_order = {
     .name = "StepOrder",
     .summary = "a training step does things in an order in which they have no effect",
     .condition =
-        "In the program of a training step, one of these holds: (1) gradients are cleared between backward and the optimizer's step, or backward is not called before it; "
+        "In the program of a training step, one of these holds: (1) gradients are cleared between backward and the optimizer's step, or backward is not called before it, or the step is never called; "
         "(2) gradients are clipped after the step or before backward; (3) gradients are clipped while a gradient scaler's scale is in them; "
         "(4) a scheduler steps between backward and the optimizer's step; "
         "(5) the mean losses of several batches are added up for one step of SGD without being divided. (4) and (5) are warnings.",

@@ -6,6 +6,9 @@
  *                indices without a score, lie outside of what the loss can use, or are all
  *                to be ignored. Binary targets may exceed 0 ... 1 by NOISY: labels that are
  *                made noisy on purpose;
+ *     reach      the last operation before a regression loss, relu, sigmoid, tanh or
+ *                softmax, cannot give what more than FAR of the range of the targets is;
+ *     self       predictions and targets are one value, or views of it;
  *     several    a regression loss compares each target with several predictions, or each
  *                prediction with several targets: an error if the targets are whole
  *                numbers, as class indices are, else a warning: an ensemble may learn from
@@ -24,8 +27,10 @@
 #define REGRESSIONS "mse_loss l1_loss smooth_l1_loss huber_loss"
 #define SIGNS                                                                            \
     "soft_margin_loss hinge_embedding_loss cosine_embedding_loss margin_ranking_loss"
+#define SAME SONDE__WALK_VIEWS " to clone detach"
 #define ROWS SONDE__WALK_PLAIN " log_softmax softmax log squeeze unsqueeze detach"
 #define NOISY 0.3
+#define FAR 0.05
 #define CLOSE 1e-3
 
 typedef struct mismatch {
@@ -180,6 +185,76 @@ static void judge_range(sonde_rule_run *run, const use *loss)
     } else if (!whole) {
         judge_values(run, loss, least, most);
     }
+}
+
+/* --- reach ---------------------------------------------------------------------------- */
+
+/* What the last operation before a loss can give. */
+static const struct {
+    const char *op;
+    double least, most;
+} reaches[] = {
+    {"relu softplus", 0.0, (double)INFINITY},
+    {"sigmoid softmax hardsigmoid", 0.0, 1.0},
+    {"tanh hardtanh", -1.0, 1.0},
+    {"relu6", 0.0, 6.0},
+    {"logsigmoid log_softmax", -(double)INFINITY, 0.0},
+};
+
+/* For the first loss. */
+static void judge_reach(sonde_rule_run *run, const use *loss, int predictions)
+{
+    double least = 0.0, most = 0.0;
+    const sonde_program_node *made = sonde__builtin_walk_up(
+        loss->program, &predictions,
+        SONDE__WALK_VIEWS " contiguous to clone identity alias dropout");
+    sonde__builtin_text line, at;
+
+    if (made == NULL || !find_range(loss->program, false, &least, &most)) {
+        return;
+    }
+    for (size_t i = 0; i < SONDE_COUNT_OF(reaches); i++) {
+        const double room = FAR * (most - least) + CLOSE;
+        const bool below = least < reaches[i].least - room;
+
+        if (sonde__builtin_walk_is(made->op, reaches[i].op) &&
+            (below || most > reaches[i].most + room) &&
+            found(run, loss, SONDE_SEVERITY_ERROR, "reach", below ? least : most,
+                  below ? reaches[i].least : reaches[i].most)) {
+            sonde_rule_say(
+                run,
+                "Leave out the last activation, or scale the targets to what it gives.",
+                "%s%s makes predictions %s %g, but %s%s compares them with targets of "
+                "%.4g to %.4g.",
+                made->op, sonde__builtin_walk_line(loss->program, made->place, &at),
+                below ? "from" : "up to", below ? reaches[i].least : reaches[i].most,
+                loss->node->op,
+                sonde__builtin_walk_line(loss->program, loss->node->place, &line), least,
+                most);
+        }
+    }
+}
+
+/* --- self ----------------------------------------------------------------------------- */
+
+/* Whether both operands of a loss are one value, which is reported. */
+static bool judge_self(sonde_rule_run *run, const use *loss, int predictions, int targets)
+{
+    sonde__builtin_text line;
+
+    (void)sonde__builtin_walk_up(loss->program, &predictions, SAME);
+    (void)sonde__builtin_walk_up(loss->program, &targets, SAME);
+    if (predictions != targets) {
+        return false;
+    }
+    if (found(run, loss, SONDE_SEVERITY_ERROR, "self", 0.0, 1.0)) {
+        sonde_rule_say(run, "Pass the targets of the data.",
+                       "%s%s compares a value with itself: predictions and targets are "
+                       "the same.",
+                       loss->node->op,
+                       sonde__builtin_walk_line(loss->program, loss->node->place, &line));
+    }
+    return true;
 }
 
 /* --- several -------------------------------------------------------------------------- */
@@ -337,10 +412,16 @@ static void judge_loss(sonde_rule_run *run, const sonde_program *program, size_t
     if (loss.node->output_count == 0 || loss.predictions->rank == 0) {
         return;
     }
+    if (judge_self(run, &loss, row->predictions, row->targets)) {
+        return;
+    }
     if (i == 0) {
         judge_range(run, &loss);
     }
     if (sonde__builtin_walk_is(loss.node->op, REGRESSIONS)) {
+        if (i == 0) {
+            judge_reach(run, &loss, row->predictions);
+        }
         judge_several(run, &loss, row->predictions, row->targets);
     } else if (sonde__builtin_walk_is(loss.node->op, "cross_entropy nll_loss")) {
         judge_rows(run, &loss, row->predictions, row->targets);
@@ -377,7 +458,8 @@ const sonde_rule sonde__builtin_target_mismatch = {
         "In the program of a training step, one of these holds: (1) labels lie outside of the classes that have scores, targets outside of what the loss can use, or all labels are to be ignored; "
         "(2) a regression loss compares each target with several predictions, or the other way round (an error if the targets are class indices, else a warning); "
         "(3) scores are reshaped to rows that mix classes and places; "
-        "(4) scores and labels are reshaped to rows in different orders.",
+        "(4) scores and labels are reshaped to rows in different orders; "
+        "(5) the last activation cannot give what the targets of a regression are; (6) predictions and targets are one value.",
     .advice = "Check the shape and the range of the targets against the loss.",
     .modes = SONDE__TRAIN,
     .state_size = sizeof(mismatch),
