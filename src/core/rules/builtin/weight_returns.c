@@ -42,11 +42,11 @@ static bool take(sonde_rule_run *run, sonde__builtin_returns *returns, size_t i,
                  const sonde_vitals *v)
 {
     const double now[NUMBERS] = {v->sum, v->sumsq, v->l1};
-    const int64_t steps = sonde__builtin_steps_since(run, &returns->of[i].last);
+    const int64_t steps = sonde__builtin_steps_since(run, &returns->few[i].last);
 
     for (int k = 0; k < NUMBERS; k++) {
-        returns->of[i].change[k] = fabs(now[k] - returns->of[i].now[k]);
-        returns->of[i].now[k] = now[k];
+        returns->few[i].change[k] = fabs(now[k] - returns->few[i].now[k]);
+        returns->few[i].now[k] = now[k];
     }
     return steps == 1;
 }
@@ -57,8 +57,8 @@ static double jump_of(const sonde__builtin_returns *returns, size_t i)
     double most = 0.0, second = 0.0;
 
     for (int k = 0; k < NUMBERS; k++) {
-        const double before = returns->of[i].most[k];
-        const double ratio = before > 0.0 ? returns->of[i].change[k] / before : 0.0;
+        const double before = returns->few[i].most[k];
+        const double ratio = before > 0.0 ? returns->few[i].change[k] / before : 0.0;
 
         second = fmax(second, fmin(ratio, most));
         most = fmax(most, ratio);
@@ -76,11 +76,11 @@ static double distance_to(const sonde__builtin_returns *returns, const bool *jum
     for (size_t i = 0; i < FEW; i++) {
         for (int k = 0; jumped[i] && k < NUMBERS; k++) {
             const double distance =
-                fabs(returns->of[i].now[k] - (double)returns->kept[kept][i][k]);
+                fabs(returns->few[i].now[k] - (double)returns->kept[kept][i][k]);
             const bool far =
-                returns->of[i].change[k] > SONDE__RETURNS_FAR * returns->of[i].most[k];
+                returns->few[i].change[k] > SONDE__RETURNS_FAR * returns->few[i].most[k];
 
-            most = far ? fmax(most, distance / returns->of[i].change[k]) : most;
+            most = far ? fmax(most, distance / returns->few[i].change[k]) : most;
         }
     }
     return most;
@@ -120,7 +120,7 @@ static void keep(sonde__builtin_returns *returns, int64_t now)
     }
     for (size_t i = 0; i < FEW; i++) {
         for (int k = 0; k < NUMBERS; k++) {
-            returns->kept[returns->count][i][k] = (float)returns->of[i].now[k];
+            returns->kept[returns->count][i][k] = (float)returns->few[i].now[k];
         }
     }
     returns->step[returns->count++] = now;
@@ -132,10 +132,11 @@ static void learn(sonde__builtin_returns *returns, size_t i)
     bool moved = false;
 
     for (int k = 0; k < NUMBERS; k++) {
-        moved = moved || returns->of[i].change[k] > 0.0;
-        returns->of[i].most[k] = fmax(returns->of[i].most[k], returns->of[i].change[k]);
+        moved = moved || returns->few[i].change[k] > 0.0;
+        returns->few[i].most[k] =
+            fmax(returns->few[i].most[k], returns->few[i].change[k]);
     }
-    returns->of[i].moves += moved;
+    returns->few[i].moves += moved;
 }
 
 int64_t sonde__builtin_returns_take(sonde_rule_run *run, sonde__builtin_returns *returns,
@@ -153,7 +154,7 @@ int64_t sonde__builtin_returns_take(sonde_rule_run *run, sonde__builtin_returns 
         seen[i] = sonde__builtin_is_finite(t->vitals) && take(run, returns, i, t->vitals);
         if (seen[i]) {
             const double ratio =
-                returns->of[i].moves >= MOVES ? jump_of(returns, i) : 0.0;
+                returns->few[i].moves >= MOVES ? jump_of(returns, i) : 0.0;
 
             jumped[i] = ratio > SONDE__RETURNS_FAR;
             together += jumped[i];

@@ -29,7 +29,7 @@ typedef struct sonde__builtin_returns {
         double most[SONDE__RETURNS_NUMBERS];   /* the largest one before */
         int64_t moves;                         /* steps at which it changed */
         int64_t last;                          /* see sonde__builtin_steps_since */
-    } of[SONDE__RETURNS_FEW];
+    } few[SONDE__RETURNS_FEW];
     float kept[SONDE__RETURNS_KEPT][SONDE__RETURNS_FEW][SONDE__RETURNS_NUMBERS];
     int64_t step[SONDE__RETURNS_KEPT];
     size_t count;
