@@ -73,6 +73,11 @@ enum { SONDE__PYTHON_OUTLINES = 32, SONDE__PYTHON_NOTES = 32 };
 typedef struct sonde__python_programs {
     uint64_t outline[SONDE_MODE_COUNT]; /* of the step that is on, or is to come */
     uint64_t known[SONDE__PYTHON_OUTLINES];
+    size_t forgotten;   /* outlines that others took the place of */
+    uint64_t steps;     /* of all modes */
+    uint64_t next_late; /* from this one on more may; 0: not all places are taken */
+    uint64_t late_until, distance;
+    uint64_t last[SONDE_MODE_COUNT]; /* event of the step; of several alike one counts */
     size_t known_count;
     unsigned recorded[SONDE_MODE_COUNT]; /* steps */
     bool wanted[SONDE_MODE_COUNT];       /* the next step is recorded */
