@@ -29,6 +29,7 @@ PROPERTIES = (
     Property("runs", "a training step runs", learning.runs, 0.3),
     Property("dtypes", "dtypes, devices, finite values", numbers.dtypes, 0.1),
     Property("labels", "labels are in range", numbers.labels, 0.1),
+    Property("reachable", "the output can reach targets", numbers.reachable, 0.1),
     Property("reached", "every parameter has a gradient", parameters.reached, 0.2),
     Property("registered", "layers are registered", parameters.registered, 0.1),
     Property("held", "the optimizer holds the parameters", parameters.held, 0.1),

@@ -97,3 +97,22 @@ class Result:
 
     def __repr__(self) -> str:
         return f"<sonde.checking.Result: {self._summary()}>"
+
+
+def joined(results: list[tuple[str, Result]]) -> Result:
+    """One result of the networks of a program, which are named by the lines of their steps. A row
+    is that of the networks that failed, or else of the first that passed."""
+    if len(results) == 1:
+        return results[0][1]
+    rows = []
+    for group in zip(*(result.rows for _, result in results)):
+        verdict = min((row.verdict for row in group), key=(FAILED, PASSED, NOT_APPLICABLE).index)
+        told = [row._replace(message=f"at {place}: {row.message}")
+                for (place, _), row in zip(results, group) if row.verdict == verdict]
+        if verdict != FAILED:
+            told = told[:1]
+        message = "; and ".join(row.message for row in told)
+        rows.append(told[0]._replace(message=message, seconds=sum(row.seconds for row in group),
+                                     where=tuple(name for row in told for name in row.where)))
+    return Result(rows, [note for _, result in results for note in result.notes],
+                  sum(result.seconds for _, result in results))

@@ -335,9 +335,8 @@ def padding_ignored(subject: Subject) -> str:
 
 def _is_mask(value: torch.Tensor, kept: torch.Tensor) -> bool:
     """Whether it says itself which positions are padded."""
-    whole = value.reshape(value.shape[:2] + (-1,))[..., 0]
-    return value.dim() == 2 and (torch.equal(whole.bool(), kept) or
-                                 torch.equal(whole.bool(), ~kept))
+    return value.dim() == 2 and _is_binary(value) and \
+        (torch.equal(value.bool(), kept) or torch.equal(value.bool(), ~kept))
 
 
 def _kept(subject: Subject) -> torch.Tensor:

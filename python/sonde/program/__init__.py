@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .capture import PASSING, Capture, Known, pull, tensors_of
+from .capture import Capture, Known, pull, tensors_of
 from .facts import Facts, left
 from .observed import Look, Observed
 from .places import Finder, root
 from .text import write
 
-__all__ = ["PASSING", "Programs"]
+__all__ = ["Programs"]
 
 if TYPE_CHECKING:
     from ..torch_hooks import Hooks

@@ -10,12 +10,14 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Mapping
+from types import MethodType
 from typing import Any
 
 import torch
 from torch.nn.modules import module as torch_module
 from torch.overrides import TorchFunctionMode, _len_torch_function_stack, _pop_mode, _push_mode
 
+from .. import _sonde
 from . import losses, ops
 from .facts import Facts, shift_of
 from .places import Finder, Place
@@ -36,21 +38,13 @@ TAKE_OTHER_WAYS = (torch.nn.MultiheadAttention, torch.nn.TransformerEncoderLayer
 
 
 class Mode(TorchFunctionMode):
-    """Passes on what PyTorch's functions are called with; a mode that is off does nothing."""
+    """Passes on what PyTorch's functions are called with, and shows a taker the calls; not those
+    of functions that `known` has with None."""
 
-    def __init__(self, taker: Any):
+    def __init__(self, taker: Any, known: dict[Any, Any]):
         super().__init__()
-        self.taker = taker
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if self.taker is not None:
-            self.taker(func, args, kwargs or {}, result)
-        return result
-
-
-# Code that passes on calls of PyTorch's functions while a mode is on the stack.
-PASSING = Mode.__torch_function__.__code__, torch.overrides.handle_torch_function.__code__
+        self.passing = _sonde.Passing(taker, known)
+        self.__torch_function__ = MethodType(self.passing, self)  # type: ignore[method-assign]
 
 
 def push(mode: Any) -> None:
@@ -98,7 +92,7 @@ class Seer:
         """Takes the mode off for good; one that cannot be taken off now is returned."""
         mode, self.mode = self.mode, None
         if mode is not None:
-            mode.taker = None
+            mode.passing.stop()
             if not self.away and (threading.get_ident() != self.thread or not pull(mode)):
                 return mode
         return None
@@ -151,7 +145,7 @@ class Capture(Seer):
 
     def install(self, sees_functions: bool) -> None:
         if sees_functions:
-            self.mode = Mode(self.take)
+            self.mode = Mode(self.take, ops.known)
             push(self.mode)
         self.handles = [
             torch_module.register_module_forward_pre_hook(self.enter),
@@ -451,7 +445,7 @@ class Capture(Seer):
         self.last_output = None
         self.event("forward", place, module=self.known.index_of(module, -1),
                    training=module.training, grad=torch.is_grad_enabled(),
-                   autocast=torch.is_autocast_enabled() or torch.is_autocast_cpu_enabled())
+                   autocast=torch.is_autocast_enabled("cuda") or torch.is_autocast_enabled("cpu"))
         counts = {"input": 0, "input_ids": 0}
         for tensor in tensors_of(inputs):
             kind = "input" if tensor.is_floating_point() else "input_ids"
@@ -613,18 +607,27 @@ class Known:
         return self._module(self._name_of(module, caller), module, False)
 
     def _name_of(self, module: torch.nn.Module, caller: int) -> str:
-        """The path of a module that its caller keeps in a list, say; else its kind."""
+        """The path of a module that its caller has in a list, say, or within a part; else its
+        kind."""
         owner = self.module_refs[caller]() if caller >= 0 else None
-        for key, value in vars(owner).items() if owner is not None else ():
+        held = [*owner._modules.items(), *vars(owner).items()] if owner is not None else []
+        for key, value in held:
             parts = value.items() if isinstance(value, dict) else \
                 enumerate(value) if isinstance(value, (list, tuple)) else [("", value)]
-            if key.startswith("_"):
-                continue
-            for part, one in parts:
-                if one is module:
-                    return ".".join(str(word) for word in (self.modules[caller]["name"], key, part)
-                                    if word != "")
+            for part, one in parts if not key.startswith("_") else ():
+                within = _path_within(one, module)
+                if within is not None:
+                    return ".".join(str(word) for word in (
+                        self.modules[caller]["name"], key, part, within) if word != "")
         return type(module).__name__
+
+
+def _path_within(whole: Any, module: torch.nn.Module) -> str | None:
+    """The path of a module in another one, "" for itself."""
+    if whole is module:
+        return ""
+    parts = whole.named_modules() if isinstance(whole, torch.nn.Module) else ()
+    return next((name for name, part in parts if part is module), None)
 
 
 def _count(parameter: torch.Tensor) -> int:

@@ -62,6 +62,7 @@ static const standing standings[] = {
     {"OptimizerState", CAUSE, 0},
     {"PoorWeightInitialization", CAUSE, GROWS},
     {"ReplicaDivergence", CAUSE, 0},
+    {"RoundedWeights", CAUSE, 0},
     {"SoftmaxMisuse", CAUSE, STARVES},
     {"StepOrder", CAUSE, UPDATES},
     {"SymmetricUnits", CAUSE, STARVED},
