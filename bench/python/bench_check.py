@@ -45,7 +45,8 @@ BROKEN = {
 def check_network(name):
     import torch
     import check_networks
-    import check_unusual  # noqa: F401 adds to the lists of check_networks
+    import check_sequences  # noqa: F401 adds to the lists of check_networks
+    import check_unusual  # noqa: F401 adds to them too
     import sonde
     torch.set_num_threads(1)
     build, right = check_networks.FAULTS.get(name) or (check_networks.HEALTHY[name], ())
@@ -63,7 +64,8 @@ def check_network(name):
 def network_names(build):
     sys.path[:0] = [HERE, os.path.join(build, "python")]
     import check_networks
-    import check_unusual  # noqa: F401 adds to the lists of check_networks
+    import check_sequences  # noqa: F401 adds to the lists of check_networks
+    import check_unusual  # noqa: F401 adds to them too
     return [*check_networks.HEALTHY, *check_networks.FAULTS]
 
 
