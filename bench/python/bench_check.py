@@ -94,7 +94,7 @@ def check_program(name, a):
 
 
 def run_check(a, recording, program, folder):
-    command = ["nice", "-n", "5", sys.executable, "-m", "sonde", "check", "--json",
+    command = [sys.executable, "-m", "sonde", "check", "--json",
                os.path.basename(program.file), *program.arguments]
     begin = time.monotonic()
     done = subprocess.run(command, cwd=os.path.join(folder, os.path.dirname(program.file)),
@@ -171,10 +171,21 @@ def judged(part, a):
     names = list(network_names(a.build) if part == "networks" else program_names(a))
     names = [name for name in names
              if any(fnmatch.fnmatch(name, only) for only in a.only.split(","))]
+    names.sort(key=lambda name: "/" in name)  # healthy ones first
     if part == "networks":
         return [check_network(name) for name in names]
     with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
-        return list(pool.map(lambda name: one_program(name, a), names))
+        results = []
+        for result in pool.map(lambda name: one_program(name, a), names):
+            results.append(result)
+            keep(a, results)  # a run that is cut short has results too
+        return results
+
+
+def keep(a, results):
+    if a.json:
+        with open(a.json, "w", encoding="utf-8") as out:
+            json.dump(results, out, indent=1)
 
 
 def one_program(name, a):
@@ -204,9 +215,7 @@ def main():
         every += results
         if results:
             tally(part, results, a.verbose)
-    if a.json:
-        with open(a.json, "w", encoding="utf-8") as out:
-            json.dump(every, out, indent=1)
+    keep(a, every)
 
 
 if __name__ == "__main__":
