@@ -172,14 +172,13 @@ def judged(part, a):
     names = [name for name in names
              if any(fnmatch.fnmatch(name, only) for only in a.only.split(","))]
     names.sort(key=lambda name: "/" in name)  # healthy ones first
-    if part == "networks":
-        return [check_network(name) for name in names]
+    results = []
     with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
-        results = []
-        for result in pool.map(lambda name: one_program(name, a), names):
+        for result in map(check_network, names) if part == "networks" else \
+                pool.map(lambda name: one_program(name, a), names):
             results.append(result)
             keep(a, results)  # a run that is cut short has results too
-        return results
+    return results
 
 
 def keep(a, results):
