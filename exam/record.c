@@ -8,6 +8,7 @@
 #include "support.h"
 #include "record/record_sink.h"
 
+#include <sonde/program.h>
 #include <sonde/trial.h>
 
 #include <ftw.h>
@@ -54,6 +55,68 @@ static void begin_live(const char *path)
 }
 
 bool faults_record_defaults;
+
+/* --- programs ----------------------------------------------------------------------- */
+
+/* Records the programs of the steps, as a hook does: of tensors of their own, in a catalogue
+ * that has those of the observer first. */
+static struct {
+    sonde_sink sink; /* first */
+    sonde_catalogue *catalogue;
+    sonde_recorder *recorder;
+    uint32_t ids[SONDE_MODE_COUNT];
+} programs;
+
+static void put_nothing(sonde_sink *sink, const sonde_observation *observation)
+{
+    (void)sink, (void)observation;
+}
+
+static void put_program(sonde_sink *sink, const sonde_coordinate *at,
+                        const sonde_program *program)
+{
+    sonde_diag diag = {0};
+    char *text = NULL;
+    size_t length = 0;
+
+    (void)sink;
+    bench_check(sonde_program_text(program, &text, &length, &diag), &diag);
+    const int64_t size = (int64_t)length;
+    const sonde_view view = sonde_view_of(SONDE_U8, 1, &size, text);
+    sonde__recorder_put(programs.recorder, programs.ids[program->mode], at, &view);
+    sonde_release(text);
+}
+
+/* Copies a catalogue, and declares the programs of each mode after it. */
+static void copy_catalogue(const sonde_catalogue *from)
+{
+    sonde_diag diag = {0};
+    uint32_t id = 0;
+
+    bench_check(sonde_catalogue_create(&programs.catalogue, &diag), &diag);
+    for (uint32_t i = 0; i < sonde_catalogue_count(from); i++) {
+        sonde_tensor_info info = *sonde_catalogue_info(from, i);
+
+        info.same_as = info.same_as == i ? SONDE_NO_TENSOR : info.same_as;
+        bench_check(sonde_catalogue_declare(programs.catalogue, &info, &id, &diag),
+                    &diag);
+    }
+    for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
+        char name[32];
+        const sonde_tensor_info info = {.name = name,
+                                        .role = SONDE_ROLE_PROGRAM,
+                                        .dtype = SONDE_U8,
+                                        .rank = 1,
+                                        .shape = {1},
+                                        .same_as = SONDE_NO_TENSOR};
+
+        (void)snprintf(name, sizeof name, "program/%s",
+                       sonde_mode_name((sonde_mode)mode));
+        bench_check(sonde_catalogue_declare(programs.catalogue, &info,
+                                            &programs.ids[mode], &diag),
+                    &diag);
+    }
+}
 
 /* --- recording ---------------------------------------------------------------------- */
 
@@ -126,7 +189,11 @@ sonde_recorder *faults_record(const char *path, const sonde_catalogue *catalogue
         exit(2);
     }
     faults_record_remove(path);
-    bench_check(sonde__recorder_create(&options, catalogue, &recorder, &diag), &diag);
+    copy_catalogue(catalogue);
+    bench_check(sonde__recorder_create(&options, programs.catalogue, &recorder, &diag),
+                &diag);
+    programs.recorder = recorder;
+    programs.sink = (sonde_sink){.put = put_nothing, .program = put_program};
     bench_check(sonde_rules_default_looks(catalogue, 0, NULL, looks, &diag), &diag);
     for (uint32_t id = 0; id < sonde_catalogue_count(catalogue); id++) {
         const sonde_tensor_info *info = sonde_catalogue_info(catalogue, id);
@@ -143,6 +210,10 @@ sonde_recorder *faults_record(const char *path, const sonde_catalogue *catalogue
         }
     }
     free(looks);
+    for (int mode = 0; mode < SONDE_MODE_PREDICT; mode++) { /* at the first step alone */
+        tap_one(observer, sonde_catalogue_info(catalogue, 0)->name, &programs.sink, mode,
+                SONDE_HOW_VITALS, INT64_MAX);
+    }
     if (!faults_record_defaults) {
         bench_check(sonde_rules_write_to(rules, path, &diag), &diag);
         begin_live(path);
@@ -157,6 +228,7 @@ void faults_record_end(sonde_recorder *recorder)
     if (recorder != NULL) {
         bench_check(sonde__recorder_close(recorder, SONDE_RUN_FINISHED, NULL, &diag),
                     &diag);
+        sonde_catalogue_destroy(programs.catalogue);
     }
 }
 

@@ -46,7 +46,7 @@ def wilson(count, total, z=1.96):
     share, square = count / total, z * z / total
     middle = (share + square / 2) / (1 + square)
     half = z / (1 + square) * math.sqrt(share * (1 - share) / total + square / 4 / total)
-    return f"{100 * share:.1f} % ({100 * max(0, middle - half):.1f}-{100 * min(1, middle + half):.1f})"
+    return f"{100 * share:.1f} % ({100 * max(0, middle - half):.1f}–{100 * min(1, middle + half):.1f})"
 
 
 def is_near(place, lines):
@@ -63,8 +63,9 @@ def is_right(finding, fault, lines):
 
 def load(a, programs):
     """(program, fault or None, facts, findings, verdict) of each run that was recorded."""
+    seeds = [int(os.path.basename(p)[8:]) for p in glob.glob(os.path.join(a.cache, "runs", "*", "healthy-*"))]
     for program in programs:
-        for name, _, fault in runs(program, a.seeds_max):
+        for name, _, fault in runs(program, max(seeds, default=1)):
             folder = os.path.join(a.cache, "runs", program.name, name)
             if os.path.exists(os.path.join(folder, "facts.json")):
                 with open(os.path.join(folder, "facts.json"), encoding="utf-8") as file:
@@ -84,66 +85,90 @@ def usable(results):
     return healthy - bad, bad
 
 
+def named(findings):
+    return {(f["rule"], f.get("tensor")) for f in findings}
+
+
 def count_faulty(results, said_healthy):
-    rows = {family: collections.Counter() for family in table.FAMILIES}
-    silent = []
+    """What was said of the faults of each family, and a line for each fault that was not found at its place."""
+    rows = {family: collections.Counter(runs=0, found=0, loud=0, right=0) for family in table.FAMILIES}
+    missed = []
     for program, fault, facts, findings, verdict in results:
         if not fault:
             continue
         new = [f for f in findings if (f["rule"], f.get("tensor")) not in said_healthy[program.name]]
-        row = rows[fault.family]
-        row["runs"] += 1
-        row["found"] += bool(new)
-        row["loud"] += any(f["severity"] != "note" for f in new)
-        row["right"] += any(is_right(f, fault, facts["lines"]) for f in new)
-        row["content"] += contradicts(verdict, findings)
-        if not any(is_right(f, fault, facts["lines"]) for f in new):
+        right = any(is_right(f, fault, facts["lines"]) for f in new)
+        rows[fault.family].update(runs=1, found=bool(new), right=right,
+                                  loud=any(f["severity"] != "note" for f in new))
+        if not right:
             said = [f"{f['rule']}:{f.get('tensor')}({f['severity'][0]}){f.get('place') or ''}" for f in new]
-            silent.append(f"{'misplaced' if new else 'silent'}: {program.name} {fault.name}: {said[:4]}, "
+            missed.append(f"{'misplaced' if new else 'silent'}: {program.name} {fault.name}: {said[:4]}, "
                           f"expected {list(fault.tensors)} or {facts['lines']}; {verdict[:100]}")
-    return rows, silent
+    return rows, missed
 
 
-def print_rows(rows):
-    print("\n| family | runs | found | by a warning or an error | at the right place | silent |\n|---|---|---|---|---|---|")
-    total = sum(rows.values(), collections.Counter())
-    for name, row in [(table.FAMILIES[f], r) for f, r in rows.items()] + [("all", total)]:
-        n = row["runs"]
-        print(f"| {name} | {n} | {wilson(row['found'], n)} | {wilson(row['loud'], n)} | {wilson(row['right'], n)} | "
-              f"{n - row['found']} |")
+def count(results):
+    """The figures of the runs, as a table of TOML, and the lines of what was missed."""
+    healthy = [r for r in results if not r[1]]
+    said_healthy = collections.defaultdict(set)
+    for program, _, _, findings, _ in healthy:
+        said_healthy[program.name] |= named(findings)
+    rows, missed = count_faulty(results, said_healthy)
+    figures = {"programs": len({r[0].name for r in results}), "repositories": len({r[0].repository for r in results}),
+               "runs": len(results), "healthy": len(healthy),
+               "alarmed": sum(any(f["severity"] != "note" for f in r[3]) for r in healthy),
+               "doubted": sum(not r[4].startswith(NOTHING) for r in healthy),
+               "notes": sum(f["severity"] == "note" for r in healthy for f in r[3]),
+               "contradicting": sum(contradicts(r[4], r[3]) for r in results),
+               "families": {name: dict(row) for name, row in rows.items()}}
+    return figures, missed
 
 
-def judge(a, programs):
-    a.seeds_max = max([a.seeds] + [int(os.path.basename(p)[8:]) for p in
-                                   glob.glob(os.path.join(a.cache, "runs", "*", "healthy-*"))])
+def total(figures):
+    return {key: sum(row[key] for row in figures["families"].values()) for key in ("runs", "found", "loud", "right")}
+
+
+def rows_of(figures):
+    """The table of families, as Markdown."""
+    lines = ["| family | runs | found | by a warning or an error | at the right place | silent |", "|---|---|---|---|---|---|"]
+    for name, row in [(table.FAMILIES[f], r) for f, r in figures["families"].items()] + [("all", total(figures))]:
+        n, found, loud, right = (row[key] for key in ("runs", "found", "loud", "right"))
+        lines.append(f"| {name} | {n} | {wilson(found, n)} | {wilson(loud, n)} | {wilson(right, n)} | {n - found} |")
+    return lines
+
+
+def print_healthy(results):
+    for program, _, facts, findings, _ in (r for r in results if not r[1]):
+        for f in findings:
+            print(f"{'note' if f['severity'] == 'note' else 'alarm'}: {program.name} {facts['run']}: "
+                  f"{f['rule']} {f.get('tensor')} {f.get('place') or ''}@{f['step']}: {f['message']}")
+
+
+def judged(a, programs):
+    """The results that count. Prints which do not."""
     results = list(load(a, programs))
     good, bad = usable(results)
     for name in sorted(bad):
         print(f"left out: a healthy run of {name} ends with an error or was not watched")
     for program, fault, *_ in filter(is_crash, results):
         print(f"left out: {program.name} {fault.name} ends with an error or takes too long")
-    results = [r for r in results if r[0].name in good and not is_crash(r)]
-    healthy = [r for r in results if not r[1]]
-    said_healthy = {name: {(f["rule"], f.get("tensor")) for p, _, _, found, _ in healthy if p.name == name
-                           for f in found} for name in good}
-    alarmed = [r for r in healthy if any(f["severity"] != "note" for f in r[3])]
-    doubted = sum(not r[4].startswith(NOTHING) for r in healthy)
-    notes = sum(f["severity"] == "note" for r in healthy for f in r[3])
-    rows, silent = count_faulty(results, said_healthy)
-    content = sum(row["content"] for row in rows.values()) + sum(contradicts(r[4], r[3]) for r in healthy)
-    print(f"{len(good)} programs of {len({r[0].repository for r in results})} repositories. Healthy runs alarmed: "
-          f"{len(alarmed)} of {len(healthy)}, {wilson(len(alarmed), len(healthy))}; with another verdict than nothing "
-          f"found: {doubted}; notes in a healthy run: {notes / max(1, len(healthy)):.2f}. Runs whose verdict finds nothing although a finding stands above: "
-          f"{content} of {len(results)}.")
-    print_rows(rows)
+    return [r for r in results if r[0].name in good and not is_crash(r)]
+
+
+def judge(a, programs):
+    results = judged(a, programs)
+    figures, missed = count(results)
+    n = figures["healthy"]
+    print(f"{figures['programs']} programs of {figures['repositories']} repositories. Healthy runs alarmed: "
+          f"{figures['alarmed']} of {n}, {wilson(figures['alarmed'], n)}; with another verdict than nothing found: "
+          f"{figures['doubted']}; notes in a healthy run: {figures['notes'] / max(1, n):.2f}. Runs whose verdict finds "
+          f"nothing although a finding stands above: {figures['contradicting']} of {figures['runs']}.")
+    print("", *rows_of(figures), sep="\n")
     if a.verbose:
-        print("", *sorted(silent), sep="\n")
-        for program, _, facts, findings, _ in healthy:
-            for f in findings:
-                print(f"{'note' if f['severity'] == 'note' else 'alarm'}: {program.name} {facts['run']}: "
-                      f"{f['rule']} {f.get('tensor')} {f.get('place') or ''}@{f['step']}: {f['message']}")
+        print("", *sorted(missed), sep="\n")
+        print_healthy(results)
     if a.json:
         with open(a.json, "w", encoding="utf-8") as out:
             json.dump([{**facts, "family": fault.family if fault else None, "findings": found, "verdict": verdict}
                        for _, fault, facts, found, verdict in results], out)
-    return 0
+    return figures

@@ -1,7 +1,9 @@
-"""Sources of the public programs, and their runs: each in a process of its own, one at a time."""
+"""Sources of the public programs, and their runs: each in a process of its own."""
 
+import concurrent.futures
 import fnmatch
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -52,7 +54,7 @@ def extract(git, commit, folders, target):
 
 def fetch(a, programs):
     missing = 0
-    for source in sorted({p.source for p in programs}):
+    for source in sorted({p.source for p in programs if not p.is_ours}):
         ours = [p for p in programs if p.source == source]
         target = os.path.join(a.cache, "sources", source, ours[0].commit)
         if all(os.path.exists(os.path.join(target, p.file)) for p in ours):
@@ -70,7 +72,8 @@ def fetch(a, programs):
 
 def prepare(cache, program, fault, target, watched=True):
     """Copies the program to a folder and changes it. Returns the lines that the fault changed."""
-    source = os.path.join(cache, "sources", program.source, program.commit, program.folder)
+    source = table.BUGS if program.is_ours else os.path.join(cache, "sources", program.source, program.commit,
+                                                             program.folder)
     if not os.path.exists(source):
         raise table.TableError(f"{source} is not there (expected the source, as run.py fetch leaves it)")
 
@@ -131,24 +134,45 @@ def train(a, program, name, seed, fault):
     return facts
 
 
+def wanted_runs(a, programs):
+    """(program, name, seed, fault): one healthy run and the faults of each program, then the other seeds in rounds."""
+    every = [(program, *run) for program in programs for run in runs(program, program.seeds or a.seeds or 1)
+             if any(fnmatch.fnmatch(run[0], pattern) for pattern in a.run.split(","))]
+    return sorted(every, key=lambda run: run[2])
+
+
+def is_recorded(a, program, name):
+    return os.path.exists(os.path.join(a.cache, "runs", program.name, name, "facts.json"))
+
+
+def report(a, program, name, fault, facts):
+    """Prints how a run ended. Returns whether it ended as the table says."""
+    wanted = fault.ends if fault else "exit"
+    as_wanted = facts["end"] == wanted or (fault is not None and facts["end"] == "error")
+    if not as_wanted or a.verbose:
+        print(f"{program.name} {name}: ended by {facts['end']} after {facts['seconds']} s"
+              f"{'' if as_wanted else f' (expected {wanted})'}", flush=True)
+    return as_wanted
+
+
 def record(a, programs):
-    unexpected = 0
-    for program in programs:
-        for name, seed, fault in runs(program, a.seeds):
-            kept = os.path.join(a.cache, "runs", program.name, name, "facts.json")
-            if not any(fnmatch.fnmatch(name, run) for run in a.run.split(",")) or \
-                    (os.path.exists(kept) and not a.again):
-                continue
-            try:
-                facts = train(a, program, name, seed, fault)
-            except table.TableError as problem:
-                unexpected += 1
-                print(f"{program.name} {name}: {problem}", flush=True)
-                continue
-            wanted = fault.ends if fault else "exit"
-            as_wanted = facts["end"] == wanted or (fault and facts["end"] == "error")
-            unexpected += not as_wanted
-            if not as_wanted or a.verbose:
-                print(f"{program.name} {name}: ended by {facts['end']} after {facts['seconds']} s"
-                      f"{'' if as_wanted else f' (expected {wanted})'}", flush=True)
-    return 1 if unexpected else 0
+    """Records what is not there yet, `jobs` runs at a time, and begins no run after `minutes`."""
+    end = time.monotonic() + 60 * a.minutes if a.minutes else math.inf
+
+    def one(run):
+        program, name, seed, fault = run
+        if time.monotonic() > end:
+            return "late"
+        try:
+            return report(a, program, name, fault, train(a, program, name, seed, fault)) or "unexpected"
+        except table.TableError as problem:
+            print(f"{program.name} {name}: {problem}", flush=True)
+            return "unexpected"
+
+    todo = [run for run in wanted_runs(a, programs) if a.again or not is_recorded(a, *run[:2])]
+    with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
+        ended = list(pool.map(one, todo))
+    if "late" in ended:
+        print(f"{ended.count('late')} of {len(todo)} runs were not begun within {a.minutes} minutes "
+              f"(the same command goes on with them)")
+    return 1 if "unexpected" in ended or "late" in ended else 0

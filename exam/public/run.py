@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Public programs, watched by the three lines: fetched, recorded, judged.
+"""Public programs and reported bugs, watched by the three lines: fetched, recorded, judged.
 
     run.py fetch  [--mirror FOLDER]     sources into the cache: from git directories in FOLDER, else by git clone
     run.py list                         programs, their sets and faults
     run.py check                        every edit applies; no program is run
-    run.py record [--set first|kept] [--only PATTERNS] [--run PATTERNS] [--seeds N] [--again]
-    run.py judge   --set first|kept [--only PATTERNS] [--json FILE] [--verbose]
+    run.py record [--set first|kept|bugs] [--only PATTERNS] [--run PATTERNS] [--seeds N] [--jobs N] [--again]
+    run.py judge   --set first|kept|bugs [--only PATTERNS] [--json FILE] [--verbose]
+    run.py measure [--set kept|bugs] [--minutes N]     records and judges the sets kept and bugs: results.toml
+    run.py pages   [--fix]              docs/faults.md and README.md have the figures of results.toml
 
 The folder of the cache is given by --cache or by the environment variable SONDE_EXAM_CACHE."""
 
@@ -17,6 +19,7 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 
+import figures  # noqa: E402
 import judging  # noqa: E402
 import recording  # noqa: E402
 import table  # noqa: E402
@@ -48,18 +51,33 @@ def check(a):
     return 1 if wrong else 0
 
 
+def measure(a):
+    """Both sets that nobody looks at, with as many healthy runs as the bars need. Prints counts only."""
+    status, seeds, a.verbose = 0, a.seeds, False
+    for name in [a.set] if a.set else ["bugs", "kept"]:
+        a.set, a.seeds = name, seeds or figures.SEEDS[name]
+        status |= recording.record(a, chosen(a))
+        figures.write(a.results, name, judging.judge(a, chosen(a)))
+    return status
+
+
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("command", choices=("fetch", "list", "check", "record", "judge"))
+    parser.add_argument("command", choices=("fetch", "list", "check", "record", "judge", "measure", "pages"))
     parser.add_argument("--cache", default=os.environ.get("SONDE_EXAM_CACHE", "/tmp/sonde-public"))
     parser.add_argument("--build", default=os.path.join(HERE, "..", "..", "build", "release"))
-    parser.add_argument("--programs", default=os.path.join(HERE, "programs"))
+    parser.add_argument("--programs", help="a folder of tables, by default programs and bugs")
     parser.add_argument("--mirror", help="git directories OWNER+NAME/repo or OWNER+NAME/repo/.git")
-    parser.add_argument("--set", choices=("first", "kept"))
+    parser.add_argument("--set", choices=("first", "kept", "bugs"))
     parser.add_argument("--only", default="*", help="programs: patterns, with commas between")
     parser.add_argument("--run", default="*", help="runs: healthy-*, softmax-twice ...")
-    parser.add_argument("--seeds", type=int, default=1, help="healthy runs of each program")
+    parser.add_argument("--seeds", type=int, default=0, help="healthy runs of each program")
     parser.add_argument("--seconds", type=int, default=120, help="after which a run is ended")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
+    parser.add_argument("--minutes", type=float, default=0, help="after which no run is begun")
+    parser.add_argument("--results", default=os.path.join(HERE, "results.toml"))
+    parser.add_argument("--fix", action="store_true", help="write the pages")
+    parser.add_argument("--root", default=figures.ROOT, help="the folder with README.md and docs")
     parser.add_argument("--again", action="store_true", help="record what was recorded before")
     parser.add_argument("--json")
     parser.add_argument("--verbose", action="store_true")
@@ -72,9 +90,14 @@ def main(arguments=None):
         return check(a)
     if a.command == "record":
         return recording.record(a, chosen(a))
+    if a.command == "measure":
+        return measure(a)
+    if a.command == "pages":
+        return figures.pages(a.results, a.fix, a.root)
     if not a.set:
-        parser.error("judge needs --set (expected first or kept)")
-    return judging.judge(a, chosen(a))
+        parser.error("judge needs --set (expected first, kept or bugs)")
+    judging.judge(a, chosen(a))
+    return 0
 
 
 if __name__ == "__main__":

@@ -10,9 +10,11 @@ A file has `repository`, `commit`, `licence`, `set` (first, kept) and [[programs
     watch           the arguments of sonde.watch
     edits           [old, new] or [file, old, new]: what makes the program small, or points it to other data
     steps           updates after which a run ends, all optimizers counted
+    seeds           healthy runs, by default --seeds
     faults          {kind, old, new}, and if need be file, name, tensor (patterns), line (a text), ends
 
-A text of an edit occurs exactly once in its file."""
+bugs/bugs.toml has the same keys for programs in its own folder, without repository, commit, licence and set. A fault
+there is a bug that was reported: `source` is the address of the report. A text of an edit occurs exactly once in its file."""
 
 import ast
 import dataclasses
@@ -21,6 +23,7 @@ import os
 import tomllib
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+BUGS = os.path.join(HERE, "bugs")
 FAMILIES = {"gradient": "gradient path and optimizer", "numbers": "initial values and numbers",
             "data": "loss, targets, data", "structure": "structure and modes",
             "machines": "machines and replicas"}
@@ -42,6 +45,7 @@ class Fault:
     tensor: tuple = ()
     line: tuple = ()
     ends: str = "exit"  # or "error": the program itself refuses to go on
+    source: str = ""
 
     @property
     def family(self):
@@ -67,10 +71,15 @@ class Program:
     edits: tuple = ()
     faults: tuple = ()
     steps: int = 300
+    seeds: int = 0
 
     @property
     def source(self):
         return self.repository.replace("/", "+")
+
+    @property
+    def is_ours(self):
+        return self.set == "bugs"
 
 
 def strings(value):
@@ -96,13 +105,16 @@ def read_program(path, facts, entry):
                       "edits": tuple(tuple(e) for e in entry.get("edits", ()))})
 
 
-def read(folder=os.path.join(HERE, "programs")):
-    """All programs by name."""
+def read(folder=None):
+    """All programs by name: those of a folder, by default of programs/ and bugs/."""
     found = {}
-    for path in sorted(glob.glob(os.path.join(folder, "*.toml"))):
+    folders = [folder] if folder else [os.path.join(HERE, "programs"), BUGS]
+    for path in sorted(path for one in folders for path in glob.glob(os.path.join(one, "*.toml"))):
         with open(path, "rb") as file:
             facts = tomllib.load(file)
-        if facts["set"] not in ("first", "kept"):
+        if os.path.dirname(path) == BUGS:
+            facts.update(repository="", commit="", set="bugs")
+        elif facts["set"] not in ("first", "kept"):
             raise TableError(f"{path}: the set is {facts['set']!r} (expected first or kept)")
         for entry in facts["programs"]:
             program = read_program(path, facts, entry)

@@ -28,6 +28,7 @@
 
 #include <sonde/options.h>
 #include <sonde/observer.h>
+#include <sonde/program.h>
 #include <sonde/recorder.h>
 #include <sonde/schedule.h>
 
@@ -115,6 +116,12 @@ SONDE_API SONDE_CHECKED sonde_err sonde_hook_open(sonde_hook *hook, sonde_diag *
  * at_least, the producer's own count. */
 SONDE_API void sonde_hook_next_step(sonde_hook *hook, int64_t at_least,
                                     sonde_coordinate *at);
+/* Records the program of the steps of the current one's mode (<sonde/program.h>), whatever the
+ * hook saves, unless it is the one in force. SONDE_ESTATE: no step is on; SONDE_EINVAL: of
+ * another mode. */
+SONDE_API SONDE_CHECKED sonde_err sonde_hook_program(sonde_hook *hook,
+                                                     const sonde_program *program,
+                                                     sonde_diag *diag);
 /* Ends the step; readers of the run see it from here on. */
 SONDE_API void sonde_hook_step_done(sonde_hook *hook);
 

@@ -94,6 +94,14 @@ SONDE_API inline bool sonde_observer_begin_step(sonde_observer *observer,
            sonde_observer_begin_due(observer, at);
 }
 
+/* Shows all sinks that read programs (sonde_sink.program) that of the steps of at->mode from
+ * this one on, within a due step. */
+SONDE_API void sonde_observer_program(sonde_observer *observer,
+                                      const sonde_coordinate *at,
+                                      const struct sonde_program *program);
+/* Whether any sink reads programs. */
+SONDE_API bool sonde_observer_reads_programs(const sonde_observer *observer);
+
 /* Returns the forms of tensor id that are due at this step, as SONDE_HOW_ bits; 0: none.
  * Valid only within a due step. */
 SONDE_API inline unsigned sonde_observer_wants(const sonde_observer_gate *gate,

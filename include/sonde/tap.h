@@ -77,6 +77,7 @@ typedef struct sonde_observation {
  * not allocate and cannot fail: a sink counts and reports its own losses.
  */
 typedef struct sonde_sink sonde_sink;
+struct sonde_program;
 struct sonde_sink {
     /* In bind, and in extend for new tensors: once for every tensor of every tap that
      * ends here. Allocate here. An error is a configuration error. */
@@ -86,6 +87,10 @@ struct sonde_sink {
     void (*put)(sonde_sink *sink, const sonde_observation *observation);
     void (*end_step)(sonde_sink *sink, const sonde_coordinate *at);
     void (*destroy)(sonde_sink *sink);
+    /* The program of the steps of a mode from this one on (<sonde/program.h>), in a step:
+     * for sinks that read it. Borrowed for the call. It may allocate. */
+    void (*program)(sonde_sink *sink, const sonde_coordinate *at,
+                    const struct sonde_program *program);
 };
 
 typedef struct sonde_tap {

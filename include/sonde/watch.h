@@ -230,6 +230,13 @@ SONDE_API SONDE_CHECKED sonde_err sonde_watch_scalar(sonde_watch *watch, const c
 SONDE_API SONDE_CHECKED sonde_err sonde_watch_program(sonde_watch *watch,
                                                       const sonde_program *program,
                                                       sonde_diag *diag);
+
+/* The same of a program's text (docs/program.md), as sonde_program_read reads it. Errors of
+ * both. Cost: half of that of the two calls. */
+SONDE_API SONDE_CHECKED sonde_err sonde_watch_program_text(sonde_watch *watch,
+                                                           const char *text,
+                                                           size_t length,
+                                                           sonde_diag *diag);
 /* Ends the step: the rules judge it, and readers of the run see it. */
 SONDE_API void sonde_watch_end_step(sonde_watch *watch);
 /*

@@ -109,14 +109,20 @@ static uint64_t note(sonde__python_watch *self, uint64_t event, uint64_t detail)
     return learn(programs, mix(*outline, NOTED)) ? *outline | 2U : 0;
 }
 
-/* The first evaluation after a step of training. */
+/* An evaluation: the first one with gradients and the first one without, after a step of
+ * training. */
 static bool note_evaluation(sonde__python_watch *self)
 {
-    const uint64_t outline = note(self, EVALUATED, 0);
+    const int grad = sonde__python_keeps_gradients(self);
     PyObject *kind = NULL, *number = NULL;
-    bool good = true;
+    uint64_t outline = 0;
+    bool good = grad >= 0;
 
-    self->programs.evaluated = true;
+    if (grad < 0 || self->programs.evaluated[grad]) {
+        return good;
+    }
+    outline = note(self, EVALUATED, (uint64_t)grad);
+    self->programs.evaluated[grad] = true;
     if (outline > 1) {
         kind = PyUnicode_FromString("evaluation");
         number = PyLong_FromUnsignedLongLong(outline);
@@ -230,7 +236,7 @@ bool sonde__python_program_begin(sonde__python_watch *self, int mode)
     if (self->hooks == NULL) {
         return true;
     }
-    if (mode != SONDE_MODE_TRAIN && !programs->evaluated) {
+    if (mode != SONDE_MODE_TRAIN && !(programs->evaluated[0] && programs->evaluated[1])) {
         good = note_evaluation(self);
     }
     programs->wanted[mode] =
@@ -243,7 +249,7 @@ bool sonde__python_program_begin(sonde__python_watch *self, int mode)
     }
     programs->begun[mode]++;
     if (mode == SONDE_MODE_TRAIN) {
-        programs->evaluated = false;
+        memset(programs->evaluated, 0, sizeof programs->evaluated);
         programs->note_count = 0;
         memset(programs->begun + SONDE_MODE_TRAIN + 1, 0,
                sizeof programs->begun - sizeof programs->begun[0]);
@@ -297,7 +303,6 @@ PyObject *sonde__python_record_program(PyObject *watch, PyObject *text)
 {
     sonde__python_watch *self = (sonde__python_watch *)watch;
     sonde_diag diag = {0};
-    sonde_program *program = NULL;
     Py_ssize_t length = 0;
     const char *data = NULL;
     sonde_err err = SONDE_OK;
@@ -309,13 +314,9 @@ PyObject *sonde__python_record_program(PyObject *watch, PyObject *text)
     if (data == NULL || !sonde__python_need_live(self)) {
         return NULL;
     }
-    err = sonde_program_read(data, (size_t)length, &program, &diag);
-    if (err == SONDE_OK) {
-        sonde__python_lock(self);
-        err = sonde_watch_program(self->watch, program, &diag);
-        sonde__python_unlock(self);
-    }
-    sonde_program_destroy(program);
+    sonde__python_lock(self);
+    err = sonde_watch_program_text(self->watch, data, (size_t)length, &diag);
+    sonde__python_unlock(self);
     return err != SONDE_OK ? sonde__python_raise(&diag) : Py_NewRef(Py_None);
 }
 

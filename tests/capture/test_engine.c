@@ -90,7 +90,8 @@ static void test_defaults(void **state)
     assert_steps("Gradient___fc2.bias", 'r', SONDE_MODE_TRAIN, "0 20 40 ");
     assert_int_equal(journal_count('e'), 41);
     assert_int_equal(journal_count('v'), 41 + 5 * 12); /* 4 parameters, 3 of each */
-    assert_int_equal(journal_count('r'), 3 * (4 + 4 + 1));
+    assert_steps("program/train", 'r', SONDE_MODE_TRAIN, "0 ");
+    assert_int_equal(journal_count('r'), 3 * (4 + 4 + 1) + 1);
     assert_string_equal(journal.log, "");
     sonde_nn_session_destroy(session);
     engine_net_fini(&net);

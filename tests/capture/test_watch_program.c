@@ -207,6 +207,69 @@ static void a_program_without_memory_is_shown_again(void **state)
     }
 }
 
+/* The text of a sample, which the caller frees. */
+static char *text_of(const program_sample *sample, size_t *length)
+{
+    char *text = NULL;
+
+    must(sonde_program_text(&sample->program, &text, length, &diag));
+    return text;
+}
+
+static void texts_are_programs(void **state)
+{
+    program_sample sample;
+    sonde_watch *watch = NULL;
+    size_t length = 0;
+
+    (void)state;
+    sample_init(&sample);
+    must(open_watch(false, 0, &watch));
+    char *text = text_of(&sample, &length);
+    assert_int_equal(sonde_watch_program_text(watch, text, length, &diag), SONDE_ESTATE);
+    begin(watch, SONDE_MODE_EVAL);
+    assert_int_equal(sonde_watch_program_text(watch, text, length, &diag), SONDE_EINVAL);
+    begin(watch, SONDE_MODE_TRAIN);
+    assert_int_equal(sonde_watch_program_text(watch, text, length - 1, &diag),
+                     SONDE_EFORMAT);
+    must(sonde_watch_program_text(watch, text, length, &diag));
+    must(sonde_watch_program(watch, &sample.program, &diag)); /* it holds already */
+    sonde_release(text);
+    sample.nodes[1].module = 1;
+    text = text_of(&sample, &length);
+    assert_int_equal(sonde_watch_program_text(watch, text, length, &diag), SONDE_ESTATE);
+    sonde_release(text);
+    close_watch(watch);
+}
+
+static void a_text_without_memory_is_shown_again(void **state)
+{
+    const sonde_watch_options options = {.size = sizeof options};
+    sonde_err err = SONDE_ENOMEM;
+    program_sample sample;
+    size_t length = 0;
+
+    (void)state;
+    sample_init(&sample);
+    char *text = text_of(&sample, &length);
+    for (size_t n = 0; err != SONDE_OK; n++) {
+        sonde_watch *watch = NULL;
+
+        must(sonde_watch_create(&options, &watch, &diag));
+        begin(watch, SONDE_MODE_TRAIN);
+        alloc_failure_begin(n);
+        err = sonde_watch_program_text(watch, text, length, &diag);
+        (void)alloc_failure_end();
+        assert_true(n > 0 || err != SONDE_OK);
+        if (err != SONDE_OK) {
+            assert_int_equal(err, SONDE_ENOMEM);
+            must(sonde_watch_program_text(watch, text, length, &diag));
+        }
+        close_watch(watch);
+    }
+    sonde_release(text);
+}
+
 /* A run with a program; its recorder has a thread, which allocates too. */
 static sonde_err record_program(const sonde_program *program)
 {
@@ -254,6 +317,8 @@ int main(void)
                                         remove_folder),
         cmocka_unit_test(a_watch_without_hook_takes_programs),
         cmocka_unit_test(a_program_without_memory_is_shown_again),
+        cmocka_unit_test(texts_are_programs),
+        cmocka_unit_test(a_text_without_memory_is_shown_again),
         cmocka_unit_test_setup_teardown(memory_that_runs_out_is_reported, make_folder,
                                         remove_folder),
     };

@@ -126,7 +126,7 @@ END
 train --out debugged --record-config smdebug.json --no-eval
 grep -q '"role":"loss"' by-smdebug/w0000/catalogue.jsonl || fail "losses are always saved"
 grep -oE '"k":[0-9]+,"t"' by-smdebug/w0000/seg-00000000.jsonl | sort -u >steps
-same steps <(printf '"k":%s,"t"\n' 10 20 24 | sort -u) # 24: the scalar
+same steps <(printf '"k":%s,"t"\n' 0 10 20 24 | sort -u) # 0: the program, 24: the scalar
 rm -r by-smdebug
 SMDEBUG_CONFIG_FILE_PATH=smdebug.json train --out debugged --no-eval
 [ -e by-smdebug/end.json ] || fail "SMDEBUG_CONFIG_FILE_PATH is not understood"

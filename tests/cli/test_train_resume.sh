@@ -5,10 +5,10 @@
 
 run 0 "$sonde" data synth --out data --train 2000 --test 200 --quiet
 train=("$sonde" train fashion_cnn --data data --record-every 50 --no-pictures --quiet --epochs 8)
-# Everything of a run but when it was.
+# Everything of a run but when it was, and the program, which a resumed run records again.
 content() {
-    "$sonde" query "$1" re:. --format csv --stat count,mean,l2,min | cut -d, -f1-4,6-
-    "$sonde" ls "$1" | sed '1,/^$/d'
+    "$sonde" query "$1" re:. --format csv --stat count,mean,l2,min | cut -d, -f1-4,6- | grep -v ,program/
+    "$sonde" ls "$1" | sed '1,/^$/d' | grep -v ^program/
 }
 
 run 0 "${train[@]}" --out whole --record whole-run

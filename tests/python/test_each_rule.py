@@ -386,6 +386,16 @@ def left_in_evaluation():
     return fit(model, adam(model))
 
 
+def input_of_zeros():
+    model, classes = Net(), Classes()
+    return fit(model, sgd(model), lambda step: (torch.zeros(32, 8), classes(step)[1]))
+
+
+def softmax_over_samples():
+    model = nn.Sequential(nn.Linear(8, 24), nn.Softmax(0), nn.Linear(24, 5))
+    return fit(model, sgd(model))
+
+
 def decayed_by_hand():
     def at(step, model):
         with torch.no_grad():
@@ -413,13 +423,31 @@ def deep_sigmoid():
     return fit(model, sgd(model))
 
 
+def rounded_steps():
+    class Rounds(torch.optim.Adam):
+        """Its weights hold what bfloat16 holds."""
+
+        def step(self, closure=None):
+            loss = super().step(closure)
+            with torch.no_grad():
+                for group in self.param_groups:
+                    for p in group["params"]:
+                        p.copy_(p.bfloat16())
+            return loss
+
+    model = Net()
+    return fit(model, Rounds(model.parameters(), 1e-3), steps=40)
+
+
 def too_fast():
     model = Net()
     return fit(model, sgd(model, 50.0), steps=40)
 
 
 CASES = {
+    "BatchMixing": (softmax_over_samples, classifier),
     "ClassImbalance": (one_class_of_many, classifier),
+    "ConstantData": (input_of_zeros, classifier),
     "DeadRelu": (dead_units, classifier),
     "DtypeMismatch": (half_without_a_scaler, classifier),
     "DuplicateBatch": (same_batch, classifier),
@@ -439,6 +467,7 @@ CASES = {
     "Overfit": (overfitted, evaluated),
     "Overtraining": (overfitted, evaluated),
     "PoorWeightInitialization": (large_start, classifier),
+    "RoundedWeights": (rounded_steps, classifier),
     "SaturatedActivation": (saturated, tanh_classifier),
     "SoftmaxMisuse": (softmax_twice, classifier),
     "StepOrder": (cleared_before_the_step, classifier),

@@ -22,9 +22,9 @@ except ImportError as problem:
 warnings.filterwarnings("ignore")
 STEPS = 100
 # Rules that read the program.
-READERS = {"ClassImbalance", "DtypeMismatch", "EvalNondeterminism", "FrozenParameter",
-           "LossBroadcast", "MissingZeroGrad", "SoftmaxMisuse", "StepOrder", "TargetLeak",
-           "TargetMismatch", "TrainEvalMode"}
+READERS = {"BatchMixing", "ClassImbalance", "ConstantData", "DtypeMismatch",
+           "EvalNondeterminism", "FrozenParameter", "LossBroadcast", "MissingZeroGrad",
+           "SoftmaxMisuse", "StepOrder", "TargetLeak", "TargetMismatch", "TrainEvalMode"}
 
 
 def layers(*sizes, last=None):

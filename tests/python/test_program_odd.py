@@ -337,6 +337,66 @@ def modes_between_steps():
 
 
 @program
+def warnings_of_pytorch():
+    def said(watched):
+        model = nn.Linear(4, 1)
+        watch = sonde.watch(model, torch.optim.SGD(model.parameters(), 0.1), on_finding=None) \
+            if watched else None
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            out = model(torch.randn(8, 4))
+            F.mse_loss(out, torch.randn(8))
+            F.softmax(out)
+            nn.MSELoss()(out, torch.randn(8))
+        if watch is not None:
+            watch.close()
+        return [(row.filename, row.lineno, row.category, str(row.message)) for row in found]
+
+    plain = said(False)
+    check("three, at the same lines", len(plain) == 3 and said(True) == plain)
+    check("nothing is left", nn.functional.warnings is warnings)
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.qkv = nn.Linear(5, 5)
+        self.out = nn.Sequential(nn.Linear(5, 5), nn.ReLU())
+
+    def forward(self, x):
+        return self.out[0](self.qkv(x))
+
+
+class Kept(nn.Module):
+    """Its blocks are in a list, which registers nothing."""
+
+    def __init__(self):
+        super().__init__()
+        self.blocks = [nn.Sequential(nn.LayerNorm(5), Attention()) for _ in range(2)]
+        self.head = nn.Linear(5, 3)
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+
+@program
+def blocks_in_a_list():
+    def make_net():
+        torch.manual_seed(1)
+        model = Kept()
+        return model, torch.optim.SGD(model.parameters(), lr=0.1)
+
+    text = both("blocks in a list", make_net, usual)[-1][1]
+    names = [row["name"] for row in text.modules if row.get("name") and not row.get("registered")]
+    check(f"parts have paths: {names}", names == [
+        f"blocks.{i}{part}" for i in (0, 1) for part in ("", ".0", ".1", ".1.qkv", ".1.out.0")])
+    rows = [row["name"] for row in text.parameters if row.get("optimizer", -1) < 0]
+    check(f"and their parameters: {rows}", "blocks.1.1.qkv.weight" in rows)
+
+
+@program
 def ten_thousand_modules():
     def make_net():
         torch.manual_seed(1)

@@ -3,7 +3,7 @@
  * broke first, consequences, the hardware, notes.
  */
 #include "alloc_failure.h"
-#include "rules/stream.h"
+#include "rules/program_cases.h"
 
 #include "base/macros.h"
 
@@ -262,6 +262,64 @@ static void a_huge_parameter_comes_before_its_spike(void **state)
     stream_close(&s);
 }
 
+/* --- mistakes of the program --------------------------------------------------------- */
+
+/* An optimizer's steps; left: the gradients before the backward pass were not cleared. */
+#define TRAINS(left)                                                                     \
+    "'mode': 'train', 'values': [{'dtype': 'float32', 'shape': [], 'requires_grad':"     \
+    " true}, {'kind': 'parameter', 'parameter': 0, 'dtype': 'float32', 'shape': [4],"    \
+    " 'requires_grad': true}, {'dtype': 'float32', 'shape': [4], 'requires_grad': true}" \
+    ", {'dtype': 'int64', 'shape': [4], 'kind': 'input'}], "                             \
+    "'nodes': [{'op': 'softmax', 'attributes': {'dim': 0}, 'inputs': [1], 'outputs':"    \
+    " [2], 'place': [0, 3]}, {'op': 'cross_entropy', 'inputs': [2, 3], 'outputs': [0],"  \
+    " 'place': [0, 4]}], 'losses': [{'node': 1, 'value': 0, 'predictions': 2}],"         \
+    "'parameters': [{'name': 'fc.weight', 'requires_grad': true, 'used': true,"          \
+    " 'optimizer': 0, 'reached': true}], 'optimizers': [{'kind': 'SGD'}], 'events': ["   \
+    "{'event': 'backward', 'value': 0, 'attributes': {'left': " left                     \
+    "}, 'place': [0, 5]}, {'event': 'step', 'optimizer': 0, 'place': [0, 7]}]"
+
+/* A program with a mistake, whose weight grows from step 10 on. */
+static void grow_under(stream *s, const char *rule)
+{
+    sonde_diag diag = {0};
+    uint32_t weight = 0, gradient = 0;
+
+    stream_open(s, rule);
+    assert_int_equal(sonde_rules_add(s->rules, "ExplodingTensor", &diag), SONDE_OK);
+    weight = stream_declare(s, "fc.weight", SONDE_ROLE_WEIGHT, 4, 4);
+    gradient = stream_declare(s, "gradient/fc.weight", SONDE_ROLE_GRADIENT, 4, 4);
+    stream_begin(s);
+    for (int step = 0; step < STEPS; step++) {
+        if (step < 2) {
+            stream_program(s, step == 0 ? TRAINS("0") : TRAINS("1"));
+        }
+        stream_put_all(s, weight, step < STEPS / 2 ? 0.5F : 1e37F);
+        stream_put_all(s, gradient, 0.1F);
+        stream_end(s);
+    }
+    sonde_rules_finish(s->rules);
+}
+
+/* Gradients that are not cleared explain weights that grow; two softmaxes do not. */
+static void growth_follows_from_wrong_updates_alone(void **state)
+{
+    static const char *const rules[] = {"MissingZeroGrad", "SoftmaxMisuse"};
+
+    (void)state;
+    for (size_t i = 0; i < SONDE_COUNT_OF(rules); i++) {
+        stream s;
+
+        grow_under(&s, rules[i]);
+        const sonde_finding *huge = stream_found(&s, "fc.weight");
+        const sonde_verdict verdict = sonde_rules_verdict(s.rules);
+        assert_non_null(huge);
+        assert_string_equal(verdict.headline->rule, rules[i]);
+        assert_true(huge->because_of == (i == 0 ? verdict.headline->id : 0));
+        assert_int_equal(verdict.others[SONDE_SEVERITY_ERROR], i);
+        stream_close(&s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -273,6 +331,7 @@ int main(void)
         cmocka_unit_test(a_nan_that_has_gone_is_no_cause),
         cmocka_unit_test(gradients_of_0_have_one_cause),
         cmocka_unit_test(a_huge_parameter_comes_before_its_spike),
+        cmocka_unit_test(growth_follows_from_wrong_updates_alone),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,6 +6,7 @@
 
 #include "run_folder.h"
 #include "program/program_sample.h"
+#include "rules/context.h"
 #include "rules/engine.h"
 
 #include <sonde/error.h>
@@ -94,6 +95,41 @@ static const sonde_rule looker = {.abi = SONDE_RULE_ABI,
                                   SONDE_RULE_NEEDS(needs),
                                   .wants = wants,
                                   .step = look};
+
+/* Needs gradients, which no run here has; judges by a program if `enough` is set. */
+static const sonde_rule_need more[] = {
+    {.what = "gradients", .how = SONDE_HOW_VITALS, .when = {.every = 1}}};
+static bool enough;
+
+static int wants_nothing(sonde_rule_run *rule, const sonde_tensor_info *info, uint32_t id)
+{
+    (void)rule, (void)info, (void)id;
+    return SONDE_RULE_IGNORE;
+}
+
+static void read_or_not(sonde_rule_run *rule, const sonde_program *program)
+{
+    (void)program;
+    if (enough) {
+        sonde__rule_judged_program(rule);
+    }
+}
+
+static void never(sonde_rule_run *rule)
+{
+    (void)rule;
+    fail_msg("a step without evidence");
+}
+
+static const sonde_rule needy = {.abi = SONDE_RULE_ABI,
+                                 .name = "Needy",
+                                 .summary = "s",
+                                 .condition = "c",
+                                 .advice = "a",
+                                 SONDE_RULE_NEEDS(more),
+                                 .wants = wants_nothing,
+                                 .program = read_or_not,
+                                 .step = never};
 
 static sonde_rules *rules_of(void)
 {
@@ -314,6 +350,33 @@ static void without_a_program_nothing_is_judged(void **state)
     sonde_rules_destroy(options.rules);
 }
 
+static void a_program_is_no_data_unless_it_is_enough(void **state)
+{
+    sonde_rule_account account;
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        sonde_rules *rules = NULL;
+
+        enough = i == 1;
+        must(sonde_rules_create(&rules, &diag));
+        must(sonde_rules_add_rule(rules, &needy, NULL, &diag));
+        if (i == 0) {
+            watch_run(rules, true);
+        } else {
+            judge_run(rules, 0);
+        }
+        sonde_rules_account(rules, 0, &account);
+        assert_int_equal(account.judged, enough);
+        assert_int_equal(account.steps, enough ? 3 : 0);
+        assert_string_equal(account.lacked, enough ? "" : "the run has no gradients");
+        const sonde_verdict verdict = sonde_rules_verdict(rules);
+        assert_int_equal(verdict.rules, enough ? 1 : 0);
+        assert_string_equal(verdict.lacked, enough ? "" : "no gradients");
+        sonde_rules_destroy(rules);
+    }
+}
+
 static void what_cannot_be_asked_is_refused(void **state)
 {
     const sonde_place place = {NULL, 3};
@@ -338,6 +401,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(judging_from_a_step_on_knows_the_program_before,
                                         make_folder, remove_folder),
         cmocka_unit_test(without_a_program_nothing_is_judged),
+        cmocka_unit_test_setup_teardown(a_program_is_no_data_unless_it_is_enough,
+                                        make_folder, remove_folder),
         cmocka_unit_test(what_cannot_be_asked_is_refused),
     };
 

@@ -9,7 +9,7 @@ import unittest.mock
 
 PLUMBING = {"matplotlib", "visdom", "wandb", "tensorboardX", "seaborn", "imageio", "IPython", "setproctitle",
             "onnx", "tensorboard", "sklearn_plot", "tensorboard_logger", "skimage", "scipy_plot", "cv2", "pandas",
-            "torch.utils.tensorboard", "mpl_toolkits", "scipy", "sklearn"}
+            "torch.utils.tensorboard", "mpl_toolkits", "scipy", "sklearn", "h5py", "wandb"}
 
 
 class Plumbing(importlib.abc.MetaPathFinder, importlib.abc.Loader):

@@ -10,12 +10,14 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Mapping
+from types import MethodType
 from typing import Any
 
 import torch
 from torch.nn.modules import module as torch_module
 from torch.overrides import TorchFunctionMode, _len_torch_function_stack, _pop_mode, _push_mode
 
+from .. import _sonde
 from . import losses, ops
 from .facts import Facts, shift_of
 from .places import Finder, Place
@@ -24,32 +26,25 @@ from .text import Files
 _NODES = 20000  # operations that are recorded of a step
 _EARLY = 256  # of these, before its first forward pass
 _GRAPH = 200000  # functions of the autograd graph that are searched
-_FIELDS = ("p", "eps", "momentum", "affine", "track_running_stats", "in_features", "out_features",
+_FIELDS = frozenset((
+           "p", "eps", "momentum", "affine", "track_running_stats", "in_features", "out_features",
            "in_channels", "out_channels", "kernel_size", "stride", "padding", "groups", "dim",
            "num_features", "num_groups", "normalized_shape", "num_embeddings", "embedding_dim",
            "padding_idx", "negative_slope", "batch_first", "bidirectional", "num_layers",
-           "dropout", "reduction", "ignore_index", "label_smoothing")
+           "dropout", "reduction", "ignore_index", "label_smoothing"))
 # Modules that take other, faster ways in evaluation unless a mode is on the stack.
 TAKE_OTHER_WAYS = (torch.nn.MultiheadAttention, torch.nn.TransformerEncoderLayer,
                     torch.nn.TransformerEncoder)
 
 
 class Mode(TorchFunctionMode):
-    """Passes on what PyTorch's functions are called with; a mode that is off does nothing."""
+    """Passes on what PyTorch's functions are called with, and shows a taker the calls; not those
+    of functions that `known` has with None."""
 
-    def __init__(self, taker: Any):
+    def __init__(self, taker: Any, known: dict[Any, Any]):
         super().__init__()
-        self.taker = taker
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if self.taker is not None:
-            self.taker(func, args, kwargs or {}, result)
-        return result
-
-
-# Code that passes on calls of PyTorch's functions while a mode is on the stack.
-PASSING = Mode.__torch_function__.__code__, torch.overrides.handle_torch_function.__code__
+        self.passing = _sonde.Passing(taker, known)
+        self.__torch_function__ = MethodType(self.passing, self)  # type: ignore[method-assign]
 
 
 def push(mode: Any) -> None:
@@ -73,6 +68,36 @@ def pull(mode: Any) -> bool:
     return found
 
 
+class Seer:
+    """What has a mode on the stack of the thread that makes it."""
+
+    def __init__(self) -> None:
+        self.mode: Mode | None = None
+        self.thread = threading.get_ident()
+        self.off = 0  # backward passes, optimizers and loaders that are at work
+        self.away = False  # the mode is off the stack meanwhile
+
+    def pause(self, more: int) -> None:
+        """What is called now is not the program's own, and is left without the mode."""
+        self.off = max(self.off + more, 0)
+        if self.mode is None or threading.get_ident() != self.thread:
+            return
+        if self.off and not self.away:
+            self.away = pull(self.mode)
+        elif not self.off and self.away:
+            self.away = False
+            push(self.mode)
+
+    def pull_out(self) -> Any:
+        """Takes the mode off for good; one that cannot be taken off now is returned."""
+        mode, self.mode = self.mode, None
+        if mode is not None:
+            mode.passing.stop()
+            if not self.away and (threading.get_ident() != self.thread or not pull(mode)):
+                return mode
+        return None
+
+
 class _Ref(weakref.ref):
     __slots__ = ("key",)
 
@@ -89,11 +114,12 @@ def tensors_of(value: Any, depth: int = 3) -> list[torch.Tensor]:
     return [tensor for part in value for tensor in tensors_of(part, depth - 1)]
 
 
-class Capture:
+class Capture(Seer):
     """One step. known: the modules, parameters, buffers and optimizers of the watch."""
 
     def __init__(self, known: "Known", finder: Finder, facts: Facts, observed: Any,
                  training: bool):
+        super().__init__()
         self.known, self.finder, self.facts_of = known, finder, facts
         self.observed, self.training = observed, training
         self.files = Files()
@@ -110,19 +136,16 @@ class Capture:
         self.stack: list[int] = []  # modules whose forward is on
         self.last_output: Any = None  # identity of the tensor that was named last
         self.numbers: dict[int, int] = {}  # outputs of a module, in this pass of a root
-        self.thread = threading.get_ident()
-        self.off = 0  # backward passes, optimizers and loaders that are at work
         self.early = 0  # the first operations, which are kept if the step uses what they make
         self.begun = True  # False: its first forward pass is to come
         self.again = 1  # how often operations before it may be forgotten
-        self.mode: Mode | None = None
         self.handles: list[Any] = []
 
     # --- on and off -----------------------------------------------------------------------
 
     def install(self, sees_functions: bool) -> None:
         if sees_functions:
-            self.mode = Mode(self.take)
+            self.mode = Mode(self.take, ops.known)
             push(self.mode)
         self.handles = [
             torch_module.register_module_forward_pre_hook(self.enter),
@@ -135,12 +158,7 @@ class Capture:
         self.handles = []
         self.ids.clear()
         self.refs.clear()
-        mode, self.mode = self.mode, None
-        if mode is not None:
-            mode.taker = None
-            if threading.get_ident() != self.thread or not pull(mode):
-                return mode
-        return None
+        return self.pull_out()
 
     def miss(self, why: str) -> None:
         self.gap = self.gap or why
@@ -159,9 +177,8 @@ class Capture:
             del self.refs[ref.key], self.ids[ref.key]
 
     def _row(self, made: torch.Tensor, **more: Any) -> int:
-        self.values.append({"dtype": str(made.dtype).removeprefix("torch."),
-                            "shape": list(made.shape)[:8], "requires_grad": made.requires_grad,
-                            **more})
+        self.values.append({"dtype": ops.dtype_name(made.dtype), "shape": list(made.shape)[:8],
+                            "requires_grad": made.requires_grad, **more})
         return len(self.values) - 1
 
     def value(self, tensor: torch.Tensor) -> int:
@@ -263,7 +280,8 @@ class Capture:
 
     def begin(self, optimizers: list[Any]) -> None:
         """The step begins; what was seen before it is a part of it."""
-        self.begun, self.early, self.off = True, len(self.nodes), 0
+        self.begun, self.early = True, len(self.nodes)
+        self.pause(-self.off)
         self.known.renew(optimizers)
 
     def finish(self) -> None:
@@ -313,11 +331,16 @@ class Capture:
         predictions, targets = losses.of_function(node, self.values)
         if predictions >= 0 <= targets:
             inputs = node["inputs"]
-            self.observed.loss(*node["_function"], operands, (
+            name = self.observed.loss(*node["_function"], operands, (
                 inputs.index(predictions), inputs.index(targets)), result, self.training)
+            self._name_targets(targets, name)
         self._loss(number, node["outputs"][0], predictions, targets, node["place"])
         if len(self.losses) == 1 and targets >= 0:
             self._facts(operands[node["inputs"].index(targets)])
+
+    def _name_targets(self, targets: int, name: str) -> None:
+        if name and not self.values[targets].get("tensor"):
+            self.values[targets]["tensor"] = name
 
     def _facts(self, targets: torch.Tensor) -> None:
         if targets.is_complex() or not targets.numel():
@@ -348,37 +371,45 @@ class Capture:
         if self.off:
             return
         try:
-            index = self.known.index_of(module, self.stack[-1] if self.stack else -1)
-            row = self.known.modules[index]
-            if not row["called"]:
-                row["called"] = True
-                row["place"] = self.files.place(self.finder.here())
-            row["training"] = module.training
-            self.stack.append(index)
-            self._name_input(index, arguments)
-            if isinstance(module, torch.jit.ScriptModule):
-                self.miss(f"{row['name'] or 'the model'} is scripted")
-            elif self.mode is not None and isinstance(module, TAKE_OTHER_WAYS) and \
-                    not module.training:
-                self.miss(f"{row['name'] or 'the model'} is evaluated in one piece by PyTorch")
-                row["away"] = row.get("away", 0) + pull(self.mode)
+            with torch._C.DisableTorchFunction():
+                self._enter_module(module, arguments)
         except Exception as problem:
             self.miss(f"{type(module).__name__}: {type(problem).__name__}: {problem}")
+
+    def _enter_module(self, module: torch.nn.Module, arguments: Any) -> None:
+        index = self.known.index_of(module, self.stack[-1] if self.stack else -1)
+        row = self.known.modules[index]
+        if not row["called"]:
+            row["called"] = True
+            row["place"] = self.files.place(self.finder.here())
+        row["training"] = module.training
+        self.stack.append(index)
+        self._name_input(index, arguments)
+        if isinstance(module, torch.jit.ScriptModule):
+            self.miss(f"{row['name'] or 'the model'} is scripted")
+        elif self.mode is not None and isinstance(module, TAKE_OTHER_WAYS) and \
+                not module.training:
+            self.miss(f"{row['name'] or 'the model'} is evaluated in one piece by PyTorch")
+            row["away"] = row.get("away", 0) + pull(self.mode)
 
     def leave(self, module: torch.nn.Module, arguments: Any, result: Any) -> None:
         if threading.get_ident() != self.thread or self.off or not self.stack:
             return
         try:
-            index = self.known.index_of(module, -1)
-            while self.stack and self.stack.pop() != index:
-                pass
-            row = self.known.modules[index]
-            if row.pop("away", 0) and self.mode is not None:
-                push(self.mode)
-            if row["registered"] and self.known.is_declared(index):
-                self._name_outputs(index, result)
+            with torch._C.DisableTorchFunction():
+                self._leave_module(module, result)
         except Exception as problem:
             self.miss(f"{type(module).__name__}: {type(problem).__name__}: {problem}")
+
+    def _leave_module(self, module: torch.nn.Module, result: Any) -> None:
+        index = self.known.index_of(module, -1)
+        while self.stack and self.stack.pop() != index:
+            pass
+        row = self.known.modules[index]
+        if row.pop("away", 0) and self.mode is not None:
+            push(self.mode)
+        if row["registered"] and self.known.is_declared(index):
+            self._name_outputs(index, result)
 
     def _name_input(self, index: int, arguments: Any) -> None:
         """Links what lies between two modules to the name under which it is observed when it is
@@ -414,7 +445,7 @@ class Capture:
         self.last_output = None
         self.event("forward", place, module=self.known.index_of(module, -1),
                    training=module.training, grad=torch.is_grad_enabled(),
-                   autocast=torch.is_autocast_enabled() or torch.is_autocast_cpu_enabled())
+                   autocast=torch.is_autocast_enabled("cuda") or torch.is_autocast_enabled("cpu"))
         counts = {"input": 0, "input_ids": 0}
         for tensor in tensors_of(inputs):
             kind = "input" if tensor.is_floating_point() else "input_ids"
@@ -460,8 +491,10 @@ class Capture:
         if len(self.losses) == 1 and alive.get(targets) is not None:
             self._facts(alive[targets])
         if row["_function"] not in self.observed.losses:
-            self.observed.loss(*row["_function"], [alive.get(i) for i in inputs],
-                               (inputs.index(predictions), inputs.index(targets)), None, True)
+            name = self.observed.loss(
+                *row["_function"], [alive.get(i) for i in inputs],
+                (inputs.index(predictions), inputs.index(targets)), None, True)
+            self._name_targets(targets, name)
 
     def _reach(self, loss: torch.Tensor) -> None:
         """Marks the parameters that the autograd graph of a loss has."""
@@ -540,7 +573,7 @@ class Known:
         self.modules.append({
             "name": name, "kind": getattr(module, "original_name", type(module).__name__),
             "registered": registered, "called": False, "training": module.training, "place": None,
-            "attributes": _attributes({key: fields[key] for key in _FIELDS if key in fields})})
+            "attributes": _attributes({key: fields[key] for key in fields if key in _FIELDS})})
         for key, parameter in module._parameters.items():
             if parameter is not None and id(parameter) not in self.parameter_ids:
                 self.parameter_ids[id(parameter)] = len(self.parameters)
@@ -574,18 +607,27 @@ class Known:
         return self._module(self._name_of(module, caller), module, False)
 
     def _name_of(self, module: torch.nn.Module, caller: int) -> str:
-        """The path of a module that its caller keeps in a list, say; else its kind."""
+        """The path of a module that its caller has in a list, say, or within a part; else its
+        kind."""
         owner = self.module_refs[caller]() if caller >= 0 else None
-        for key, value in vars(owner).items() if owner is not None else ():
+        held = [*owner._modules.items(), *vars(owner).items()] if owner is not None else []
+        for key, value in held:
             parts = value.items() if isinstance(value, dict) else \
                 enumerate(value) if isinstance(value, (list, tuple)) else [("", value)]
-            if key.startswith("_"):
-                continue
-            for part, one in parts:
-                if one is module:
-                    return ".".join(str(word) for word in (self.modules[caller]["name"], key, part)
-                                    if word != "")
+            for part, one in parts if not key.startswith("_") else ():
+                within = _path_within(one, module)
+                if within is not None:
+                    return ".".join(str(word) for word in (
+                        self.modules[caller]["name"], key, part, within) if word != "")
         return type(module).__name__
+
+
+def _path_within(whole: Any, module: torch.nn.Module) -> str | None:
+    """The path of a module in another one, "" for itself."""
+    if whole is module:
+        return ""
+    parts = whole.named_modules() if isinstance(whole, torch.nn.Module) else ()
+    return next((name for name, part in parts if part is module), None)
 
 
 def _count(parameter: torch.Tensor) -> int:

@@ -14,7 +14,7 @@ import torch
 from torch.nn.modules import module as torch_module
 
 from . import ops
-from .capture import TAKE_OTHER_WAYS, Mode, pull, push
+from .capture import TAKE_OTHER_WAYS, Mode, Seer, pull, push
 
 if TYPE_CHECKING:
     from ..torch_hooks import Hooks
@@ -50,9 +50,9 @@ class Observed:
         self.counts.clear()
 
     def loss(self, function: Any, place: "Place", operands: list[Any],
-             pair: tuple[int, int] | None, result: Any, training: bool) -> None:
+             pair: tuple[int, int] | None, result: Any, training: bool) -> str:
         """A call that compares predictions with targets. pair: which operands these are; None:
-        it is known."""
+        it is known. Returns the name of the targets; "": they are not observed."""
         key = function, place
         if key not in self.losses and pair is not None:
             number = None if training else next(
@@ -63,7 +63,7 @@ class Observed:
             self.functions.add(function)
         number, *which = self.losses[key]
         if max(which) >= len(operands) or None in (operands[i] for i in which):
-            return
+            return ""
         predictions, targets = (operands[i] for i in which)
         name = f"loss_{number}" if number else "loss"
         self._see(f"{name}/predictions", "output", predictions, "", FORWARD)
@@ -73,6 +73,7 @@ class Observed:
             self.hooks.programs.see(targets, True)
         if not training and result is not None and result.dim() == 0:
             self._see_evaluated(name, result.detach())
+        return f"{name}/{kind}" if self.slots.get(f"{name}/{kind}", -1) >= 0 else ""
 
     def _see_evaluated(self, name: str, loss: torch.Tensor) -> None:
         """The loss of an evaluation, on which nothing calls backward."""
@@ -109,16 +110,15 @@ class Observed:
             self.hooks.core.see(slot, tensor.detach())
 
 
-class Look:
+class Look(Seer):
     """A step at which something of this is due and that is not recorded."""
 
     def __init__(self, observed: Observed, finder: "Finder", training: bool):
+        super().__init__()
         self.observed, self.finder, self.training = observed, finder, training
         self.stack: list[torch.nn.Module] = []
-        self.thread = threading.get_ident()
-        self.off = 0  # backward passes and optimizers that are at work
-        self.mode = Mode(self.take)
-        self.on_stack = True
+        self.mode = Mode(self.take, ops.known)
+        self.on_stack = True  # False: in a module that takes other ways
         push(self.mode)
         self.handles = [
             torch_module.register_module_forward_pre_hook(self.enter),
@@ -129,9 +129,8 @@ class Look:
         for handle in self.handles:
             handle.remove()
         self.stack.clear()
-        self.mode.taker = None
-        here = threading.get_ident() == self.thread
-        return None if here and (pull(self.mode) or not self.on_stack) else self.mode
+        self.away = self.away or not self.on_stack
+        return self.pull_out()
 
     def enter(self, module: torch.nn.Module, arguments: Any) -> None:
         if threading.get_ident() != self.thread:

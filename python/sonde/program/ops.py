@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 from collections.abc import Callable
@@ -106,15 +107,15 @@ class Operation:
         self.parameters, self.defaults = parameters, defaults
 
 
-_known: dict[Any, Operation | None] = {}
+known: dict[Any, Operation | None] = {}  # None: a call of it is no operation
 
 
 def operation(function: Callable[..., Any]) -> Operation | None:
     """None: a call of it is no operation."""
     try:
-        return _known[function]
+        return known[function]
     except KeyError:
-        _known[function] = made = _describe(function)
+        known[function] = made = _describe(function)
         return made
     except TypeError:  # it cannot be hashed
         return _describe(function)
@@ -161,6 +162,11 @@ def _signature(function: Callable[..., Any]) -> tuple[tuple[str, ...], dict[str,
 _ABSENT = object()
 
 
+@functools.cache
+def dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
 def plain_value(value: Any) -> Any:
     """A value as the text of a program may hold it; None: it is none."""
     if isinstance(value, (bool, str)):
@@ -170,7 +176,7 @@ def plain_value(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, torch.dtype):
-        return str(value).removeprefix("torch.")
+        return dtype_name(value)
     if isinstance(value, torch.device):
         return str(value)
     if isinstance(value, (tuple, list)) and len(value) <= 8:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import sysconfig
@@ -27,33 +28,36 @@ class Finder:
     known; code objects are kept while the finder is."""
 
     def __init__(self) -> None:
-        self.kinds: dict[Any, int] = {}
+        self.kinds: dict[Any, tuple[int, str]] = {}  # with the path of its file
 
     def here(self, frame: Any = None) -> Place | None:
         """The innermost line outside of PyTorch, libraries and the standard library; if there is
         none, of PyTorch alone. None: an optimizer of PyTorch's is at work, or the watch."""
         frame = frame or sys._getframe(1)
-        nearest = None
+        kinds, nearest = self.kinds, None
         while frame is not None:
             code = frame.f_code
-            kind = self.kinds.get(code)
-            if kind is None:
-                self.kinds[code] = kind = _kind(code.co_filename)
+            found = kinds.get(code)
+            if found is None:
+                kinds[code] = found = _kind(code.co_filename), _path(code.co_filename)
+            kind = found[0]
             if kind == USER:
-                return _path(code.co_filename), frame.f_lineno
-            if kind == OPTIMIZER and nearest is None:
-                return None
-            if kind == LIBRARY and nearest is None:
-                nearest = code.co_filename, frame.f_lineno
+                return found[1], frame.f_lineno
+            if kind and nearest is None:
+                if kind == OPTIMIZER:
+                    return None
+                nearest = found[1], frame.f_lineno
             frame = frame.f_back
         return nearest or NOWHERE
 
 
+@functools.cache
 def _path(name: str) -> str:
     """As it is, if it is no file: <stdin>, <ipython-input-1>."""
     return name if name.startswith("<") else os.path.abspath(name)
 
 
+@functools.cache
 def _kind(name: str) -> int:
     if name.startswith("<frozen") or name.startswith("<__array_function__"):
         return INSIDE

@@ -3,6 +3,7 @@
  * its configuration saves.
  */
 #include "capture/hook_state.h"
+#include "program/program_parts.h"
 
 #include "base/fail.h"
 
@@ -62,4 +63,31 @@ sonde_err sonde__hook_program(sonde_hook *hook, const sonde_coordinate *at,
     hook->sink->sink.put(&hook->sink->sink, &observation);
     hook->programs[at->mode] = digest;
     return SONDE_OK;
+}
+
+sonde_err sonde_hook_program(sonde_hook *hook, const sonde_program *program,
+                             sonde_diag *diag)
+{
+    SONDE__NEEDS(diag, hook, program);
+    sonde_program *copy = NULL;
+    sonde_text text = {0};
+    sonde_err err = SONDE_OK;
+
+    if (!hook->open || !hook->stepping) {
+        return sonde__fail(diag, SONDE_ESTATE, "hook: a program", "a call in a step",
+                           "no step is on");
+    }
+    if (program->mode != hook->at.mode) {
+        return sonde__fail(diag, SONDE_EINVAL, "hook: a program",
+                           sonde_mode_name(hook->at.mode), "a program of mode %s",
+                           sonde_mode_name(program->mode));
+    }
+    err = sonde__program_take(program, &copy, &text, diag);
+    if (err == SONDE_OK) {
+        err = sonde__hook_program(hook, &hook->at, copy->digest, text.data, text.length,
+                                  diag);
+    }
+    sonde_program_destroy(copy);
+    sonde_text_fini(&text);
+    return err;
 }

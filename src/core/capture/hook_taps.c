@@ -8,7 +8,7 @@
  *     hold     its tensors, raw, at every step, if it has a when_nan
  *
  * More taps record what is recorded in any case: losses, and what the default rules need
- * (sonde_rules_default_looks), or what vitals_every says. An observer hands a value to its
+ * (sonde__rules_looks_from), or what vitals_every says. An observer hands a value to its
  * taps in the order in which they were added: save, watch, hold. A hold tap therefore
  * knows which parts of a value are already recorded. When a watch tap sees a NaN or an
  * infinity, it trips the collection: the recorder gets the values held for the
@@ -23,6 +23,7 @@
 
 #include "observe/attach.h"
 #include "observe/tensor_names.h"
+#include "rules/engine.h"
 #include "tensor/evidence.h"
 
 #include <sonde/log.h>
@@ -53,6 +54,7 @@ struct sonde__hook_attachment {
     sonde_observer *observer;
     int mode;                       /* of its steps, or ANY_MODE */
     sonde__observe_map map;         /* to the hook's catalogue */
+    sonde_rules *needing;           /* the default rules, which judge nothing here */
     size_t held_values, held_bytes; /* of a step, at most */
     end *ends;
     size_t end_count;
@@ -64,6 +66,7 @@ void sonde__hook_detach_all(sonde_hook *hook)
         sonde__hook_attachment *first = hook->attachments;
 
         hook->attachments = first->next;
+        sonde_rules_destroy(first->needing);
         sonde__free(first->map.ids);
         sonde__free(first->ends);
         sonde__free(first);
@@ -604,6 +607,25 @@ static sonde_err map_tensors(attaching *work)
     return SONDE_OK;
 }
 
+/* When the tensors from first_id on are due, as the default rules need them. */
+static sonde_err find_looks(attaching *work)
+{
+    sonde_rules **rules = &work->attachment->needing;
+
+    if (*rules == NULL) {
+        SONDE__TRY(sonde_rules_create(rules, work->diag));
+        const sonde_err err = sonde_rules_add_defaults(*rules, work->diag);
+
+        if (err != SONDE_OK) {
+            sonde_rules_destroy(*rules);
+            *rules = NULL;
+            return err;
+        }
+    }
+    return sonde__rules_looks_from(*rules, work->attachment->map.from, work->first_id,
+                                   work->hook->role_every, work->looks, work->diag);
+}
+
 static sonde_err attach(attaching *work)
 {
     sonde_hook *hook = work->hook;
@@ -611,17 +633,15 @@ static sonde_err attach(attaching *work)
     const bool first = !hook->resolved && work->count > 0;
     SONDE__TRY(sonde__observe_members(&hook->setup, catalogue, work->first_id,
                                       work->count, first, work->tensors, work->diag));
-    sonde_err err = SONDE_OK;
     if (hook->graph[0] == '\0' && work->attachment->mode != ANY_MODE) {
         sonde__observe_digest(catalogue, hook->graph);
     }
     hook->resolved = true;
     SONDE__TRY(map_tensors(work));
     if (work->looks != NULL) {
-        err = sonde_rules_default_looks(catalogue, work->first_id, hook->role_every,
-                                        work->looks, work->diag);
+        SONDE__TRY(find_looks(work));
     }
-    return err != SONDE_OK ? err : add_taps(work);
+    return add_taps(work);
 }
 
 static sonde_err attach_from(sonde__hook_attachment *attachment, uint32_t first,

@@ -125,6 +125,31 @@ void sonde__observer_drop_step(sonde_observer *observer)
     close_step(observer);
 }
 
+void sonde_observer_program(sonde_observer *observer, const sonde_coordinate *at,
+                            const struct sonde_program *program)
+{
+    if (observer == NULL || at == NULL || program == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < observer->sink_count; i++) {
+        sonde_sink *sink = observer->sinks[i];
+
+        if (sink->program != NULL) {
+            sink->program(sink, at, program);
+        }
+    }
+}
+
+bool sonde_observer_reads_programs(const sonde_observer *observer)
+{
+    for (size_t i = 0; observer != NULL && i < observer->sink_count; i++) {
+        if (observer->sinks[i]->program != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void sonde_observer_begin_call(sonde_observer *observer)
 {
     if (observer == NULL) {

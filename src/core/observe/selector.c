@@ -36,6 +36,8 @@ typedef struct sonde__observe_item {
     size_t offset; /* where that begins in the selector's text */
     int role;      /* of a collection: a sonde_role, or SONDE__ROLE_ALL */
     pcre2_code *code;
+    pcre2_match_context *limits; /* of a match */
+    pcre2_match_data *match;     /* scratch */
 } sonde__observe_item;
 
 struct sonde_selector {
@@ -46,7 +48,12 @@ struct sonde_selector {
     pcre2_general_context *memory; /* makes PCRE2 allocate through the seam */
 };
 
-enum { LONGEST_REGEX = 65536 };
+enum {
+    LONGEST_REGEX = 65536,
+    MATCH_LIMIT =
+        100000, /* calls of the matcher a name; a sane expression needs hundreds */
+    HEAP_LIMIT_KIB = 4096 /* of backtracking memory */
+};
 
 /* --- collections ------------------------------------------------------------------ */
 
@@ -167,6 +174,19 @@ static void pcre_free(void *ptr, void *user)
     sonde__free(ptr);
 }
 
+static sonde_err prepare_match(const sonde_selector *selector, sonde__observe_item *item,
+                               sonde_diag *diag)
+{
+    item->limits = pcre2_match_context_create(selector->memory);
+    item->match = pcre2_match_data_create(1, selector->memory);
+    if (item->limits == NULL || item->match == NULL) {
+        return sonde__fail_nomem(diag, "matching a regular expression");
+    }
+    (void)pcre2_set_match_limit(item->limits, MATCH_LIMIT);
+    (void)pcre2_set_heap_limit(item->limits, HEAP_LIMIT_KIB);
+    return SONDE_OK;
+}
+
 static sonde_err read_regex(sonde_selector *selector, sonde__observe_item *item,
                             sonde_diag *diag)
 {
@@ -197,7 +217,7 @@ static sonde_err read_regex(sonde_selector *selector, sonde__observe_item *item,
         return fail_at(selector, source_offset(selector, item, offset),
                        (const char *)wrong, "a Perl-compatible regular expression", diag);
     }
-    return SONDE_OK;
+    return prepare_match(selector, item, diag);
 }
 
 /* The kind of the sonde__observe_item at text, and the length of the prefix that says
@@ -381,6 +401,8 @@ void sonde_selector_destroy(sonde_selector *selector)
         return;
     }
     for (size_t i = 0; i < selector->count; i++) {
+        pcre2_match_data_free(selector->items[i].match);
+        pcre2_match_context_free(selector->items[i].limits);
         pcre2_code_free(selector->items[i].code);
         sonde__free(selector->items[i].text);
     }
@@ -397,12 +419,6 @@ const char *sonde__selector_text(const sonde_selector *selector)
     }
     return selector->text;
 }
-
-enum {
-    MATCH_LIMIT =
-        100000, /* calls of the matcher a name; a sane expression needs hundreds */
-    HEAP_LIMIT_KIB = 4096 /* of backtracking memory */
-};
 
 static sonde_err fail_match(const sonde_selector *selector, const char *name, int code,
                             sonde_diag *diag)
@@ -435,32 +451,18 @@ static sonde_err mark_regex(const sonde_selector *selector,
                             const sonde__observe_item *item, const marking *work,
                             sonde_diag *diag)
 {
-    pcre2_match_context *limits = pcre2_match_context_create(selector->memory);
-    pcre2_match_data *data = pcre2_match_data_create(1, selector->memory);
-    sonde_err err = SONDE_OK;
-
-    if (limits == NULL || data == NULL) {
-        err = sonde__fail_nomem(diag, "matching a regular expression");
-        goto error;
-    }
-    (void)pcre2_set_match_limit(limits, MATCH_LIMIT);
-    (void)pcre2_set_heap_limit(limits, HEAP_LIMIT_KIB);
     for (uint32_t id = work->first_id; id < work->count; id++) {
         const char *name = sonde_catalogue_info(work->catalogue, id)->name;
-        const int code =
-            pcre2_match(item->code, (PCRE2_SPTR)name, strlen(name), 0, 0, data, limits);
+        const int code = pcre2_match(item->code, (PCRE2_SPTR)name, strlen(name), 0, 0,
+                                     item->match, item->limits);
 
         if (code >= 0) {
             work->marks[id] = 1;
         } else if (code != PCRE2_ERROR_NOMATCH) {
-            err = fail_match(selector, name, code, diag);
-            goto error;
+            return fail_match(selector, name, code, diag);
         }
     }
-error:
-    pcre2_match_data_free(data);
-    pcre2_match_context_free(limits);
-    return err;
+    return SONDE_OK;
 }
 
 /* text without a "model." that no module has; into *kept, which the caller frees. */

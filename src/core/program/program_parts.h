@@ -43,5 +43,9 @@ enum { SONDE__PROGRAM_KINDS = 5 };
 /* program_read.c: a program from text, without its digest. */
 sonde_err sonde__program_build(const char *text, size_t length, sonde_program **out,
                                sonde_diag *diag);
+/* program_read.c: sonde_program_read, and the text as Sonde writes it, which is empty before
+ * and the caller's on success. */
+sonde_err sonde__program_read(const char *text, size_t length, sonde_program **out,
+                              sonde_text *own, sonde_diag *diag);
 
 #endif

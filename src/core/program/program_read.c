@@ -558,21 +558,30 @@ sonde_err sonde__program_build(const char *text, size_t length, sonde_program **
     return err;
 }
 
+sonde_err sonde__program_read(const char *text, size_t length, sonde_program **out,
+                              sonde_text *own, sonde_diag *diag)
+{
+    sonde_program *program = NULL;
+    SONDE__TRY(sonde__program_build(text, length, &program, diag));
+    const sonde_err err = sonde__program_write(program, own, diag);
+
+    if (err != SONDE_OK) {
+        sonde_program_destroy(program);
+        sonde_text_fini(own);
+        return err;
+    }
+    program->digest = sonde__program_digest(own->data, own->length);
+    *out = program;
+    return SONDE_OK;
+}
+
 sonde_err sonde_program_read(const char *text, size_t length, sonde_program **out,
                              sonde_diag *diag)
 {
     SONDE__NEEDS(diag, text, out);
-    sonde_program *program = NULL;
     sonde_text own = {0};
-    SONDE__TRY(sonde__program_build(text, length, &program, diag));
-    const sonde_err err = sonde__program_write(program, &own, diag);
+    const sonde_err err = sonde__program_read(text, length, out, &own, diag);
 
-    if (err == SONDE_OK) {
-        program->digest = sonde__program_digest(own.data, own.length);
-        *out = program;
-    } else {
-        sonde_program_destroy(program);
-    }
     sonde_text_fini(&own);
     return err;
 }

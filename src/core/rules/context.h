@@ -28,6 +28,11 @@ bool sonde__rule_any_waits(const sonde_rule_run *run);
  * declaration, except for tensors that were declared after the first step. These stand
  * where the step had their first value. */
 bool sonde__rule_is_earlier(const sonde_rule_run *run, uint32_t a, uint32_t b);
+/* Whether the rule has a finding by a program (sonde_rule_found_at). */
+bool sonde__rule_found_by_program(const sonde_rule_run *run);
+/* The program that is being shown is enough to judge by, whatever data the rule lacks.
+ * SONDE_API: for tests. */
+SONDE_API void sonde__rule_judged_program(sonde_rule_run *run);
 /* Counts a tensor that was compared with others; tests count this work. */
 void sonde__rule_count_comparison(sonde_rule_run *run);
 

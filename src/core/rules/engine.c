@@ -549,14 +549,16 @@ static bool call_rules(sonde_rules *rules, sonde_mode mode)
     for (size_t i = 0; i < rules->count; i++) {
         sonde_rule_run *run = rules->runs[i];
 
-        if (has_evidence(run) && judges(run, mode)) {
+        const bool evidence = has_evidence(run) && judges(run, mode);
+
+        if (evidence || run->reads) {
             run->steps++;
             judged = true;
-            if (run->rule->step != NULL) {
-                run->rule->step(run);
-            }
         }
-        run->any = false;
+        if (evidence && run->rule->step != NULL) {
+            run->rule->step(run);
+        }
+        run->any = run->reads = false;
     }
     return judged;
 }
@@ -714,6 +716,17 @@ static bool check_needs(const sonde_rule_run *run, char *text, size_t size)
     return judged;
 }
 
+/* Whether a program was shown that the rule can judge by: it needs nothing else, or says so. */
+static bool read_program(const sonde_rule_run *run)
+{
+    bool needs = false;
+
+    for (size_t i = 0; i < run->rule->need_count; i++) {
+        needs = needs || !run->rule->needs[i].optional;
+    }
+    return run->by_program || (run->programs > 0 && !needs);
+}
+
 /* Whether the rule saw no step and no program, but judges them. */
 static bool saw_nothing(const sonde_rule_run *run)
 {
@@ -754,9 +767,8 @@ void sonde_rules_account(const sonde_rules *rules, size_t i, sonde_rule_account 
                                     .tensors = run->count,
                                     .steps = run->steps,
                                     .findings = run->findings};
-    account->judged =
-        check_needs(run, account->lacked, sizeof account->lacked) && !run->failed;
-    if (run->programs > 0 && !run->failed) { /* they are evidence enough */
+    account->judged = check_needs(run, account->lacked, sizeof account->lacked);
+    if (read_program(run)) {
         account->judged = true;
         account->lacked[0] = '\0';
     } else if (account->judged && saw_nothing(run) && run->rule->program != NULL) {
@@ -767,8 +779,9 @@ void sonde_rules_account(const sonde_rules *rules, size_t i, sonde_rule_account 
         account->judged = false;
         say_no_step(run, account->lacked, sizeof account->lacked);
     }
+    account->judged = (account->judged || run->findings > 0) && !run->failed;
     if (run->lacked[0] != '\0') {
-        account->judged = account->judged && (run->findings > 0 || run->programs > 0);
+        account->judged = account->judged && (run->findings > 0 || read_program(run));
         (void)snprintf(account->lacked, sizeof account->lacked, "%s", run->lacked);
     }
 }

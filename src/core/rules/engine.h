@@ -42,8 +42,9 @@ typedef struct sonde__rule_found {
     char message[SONDE__MESSAGE];
     sonde_rule_run *run; /* of its rule, and its tensor there */
     size_t index;
-    bool kept; /* it is among the findings; else it is a suspicion that waits */
-    bool news; /* its severity has risen since it was reported */
+    bool kept;    /* it is among the findings; else it is a suspicion that waits */
+    bool news;    /* its severity has risen since it was reported */
+    bool certain; /* its rule read it in a program, at a line */
     const sonde__rule_terms *terms; /* of a suspicion, also once it is kept; else NULL */
     bool open;      /* it is in `waiting`: its severity is not decided, or may change */
     bool again;     /* an event that was kept, and has happened again */
@@ -59,7 +60,8 @@ typedef struct sonde__rule_value {
     char *text;               /* a copy; NULL for numbers and flags */
     sonde_selector *selector; /* NULL: it selects nothing */
     uint8_t *marks;           /* a byte a tensor: whether it is selected; NULL: none is */
-    bool given;               /* the user set it */
+    size_t mark_capacity;
+    bool given; /* the user set it */
 } sonde__rule_value;
 
 /* The first fields are those of a step. */
@@ -82,6 +84,8 @@ struct sonde_rule_run {
     sonde__rule_found **placed;     /* of sonde_rule_found_at */
     size_t placed_count, placed_capacity;
     uint64_t programs;           /* that it was shown */
+    bool by_program;             /* one of them was enough to judge by */
+    bool reads;                  /* ... at this step */
     sonde__rule_found *speaking; /* between found and say */
     size_t findings;
     char lacked[SONDE__MESSAGE];
@@ -193,6 +197,11 @@ const sonde_schedule *sonde__rules_need_when(const sonde_rule_need *need);
 /* looks.c: adds what the rules that watch the slot need of it at steps of a mode. */
 void sonde__rules_add_looks(const sonde_rules *rules, const sonde__rule_slot *slot,
                             sonde_mode mode, sonde_rules_looks *looks);
+/* looks.c: sonde_rules_default_looks, of rules that judge nothing else. They keep what they
+ * know of tensors before `first`: of one catalogue, and from 0 on. */
+sonde_err sonde__rules_looks_from(sonde_rules *rules, const sonde_catalogue *catalogue,
+                                  uint32_t first, const int64_t *every,
+                                  sonde_rules_looks *looks, sonde_diag *diag);
 /* looks.c: whether two schedules of rules are the same. */
 bool sonde__rules_same_when(const sonde_schedule *a, const sonde_schedule *b);
 /* rules_sink.c: sonde_rules_attach; role_every: for sonde__observe_thin, by role, borrowed

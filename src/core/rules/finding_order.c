@@ -14,6 +14,10 @@
  *     a cut       a gradient that is exactly 0 follows from dead units, else from the first
  *                 such gradient that was found; of those of one step, from the one nearest
  *                 to the loss.
+ *     a mistake   of the program, a certain error: of its rule, what tensors show of it; what
+ *                 a loss that cannot fall as it should looks like; if nothing can be
+ *                 learned (STARVES), gradients that vanish; and, if the mistake
+ *                 changes the updates (the table: UPDATES), what growing values do.
  *     a neighbor  FrozenParameter: the first parameter that the optimizer lacks stands for
  *                 the others of its step.
  */
@@ -30,8 +34,10 @@
 enum { CAUSE, BREAK, EVENT, CONSEQUENCE, HARDWARE };
 
 /* APART: it judges the data or the process. GROWS: its errors say that values grow without
- * bound; OUTGROWN: its findings are what that does. A rule that is not here breaks. */
-enum { APART = 1, GROWS = 2, OUTGROWN = 4 };
+ * bound; OUTGROWN: its findings are what that does. UPDATES: its errors say that other updates
+ * are made than meant. STARVES: they say that nothing can be learned; STARVED: its findings
+ * may be what that does. A rule that is not here breaks. */
+enum { APART = 1, GROWS = 2, OUTGROWN = 4, UPDATES = 8, STARVES = 16, STARVED = 32 };
 typedef struct standing {
     const char *rule;
     int rank;
@@ -39,34 +45,37 @@ typedef struct standing {
 } standing;
 
 static const standing standings[] = {
+    {"BatchMixing", CAUSE, 0},
     {"CheckInputImages", CAUSE, APART},
     {"ClassImbalance", CAUSE, 0},
+    {"ConstantData", CAUSE, APART | STARVES},
     {"DtypeChanged", CAUSE, 0},
     {"DtypeMismatch", CAUSE, 0},
     {"DuplicateBatch", CAUSE, APART},
     {"EvalNondeterminism", CAUSE, 0},
-    {"FrozenParameter", CAUSE, OUTGROWN},
+    {"FrozenParameter", CAUSE, OUTGROWN | STARVED},
     {"InputRange", CAUSE, APART},
     {"LossBroadcast", CAUSE, 0},
     {"LossSign", CAUSE, GROWS},
-    {"MissingZeroGrad", CAUSE, 0},
+    {"MissingZeroGrad", CAUSE, UPDATES},
     {"NLPSequenceRatio", CAUSE, APART},
     {"OptimizerState", CAUSE, 0},
     {"PoorWeightInitialization", CAUSE, GROWS},
     {"ReplicaDivergence", CAUSE, 0},
-    {"SoftmaxMisuse", CAUSE, 0},
-    {"StepOrder", CAUSE, 0},
-    {"SymmetricUnits", CAUSE, 0},
+    {"RoundedWeights", CAUSE, 0},
+    {"SoftmaxMisuse", CAUSE, STARVES},
+    {"StepOrder", CAUSE, UPDATES},
+    {"SymmetricUnits", CAUSE, STARVED},
     {"TargetLeak", CAUSE, 0},
     {"TargetMismatch", CAUSE, 0},
     {"TrainEvalMode", CAUSE, 0},
     {"UnfrozenParameter", CAUSE, 0},
     {"WeightUpdateRatio", CAUSE, GROWS | OUTGROWN},
-    {"DeadRelu", BREAK, OUTGROWN},
+    {"DeadRelu", BREAK, OUTGROWN | STARVED},
     {"NonFinite", BREAK, OUTGROWN},
     {"SaturatedActivation", BREAK, OUTGROWN},
     {"StalledTraining", BREAK, APART},
-    {"VanishingGradient", BREAK, OUTGROWN},
+    {"VanishingGradient", BREAK, OUTGROWN | STARVED},
     {"WeightJump", BREAK, GROWS | OUTGROWN},
     {"UpdateSpike", HARDWARE, OUTGROWN},
     {"ExplodingTensor", CONSEQUENCE, GROWS | OUTGROWN},
@@ -310,6 +319,53 @@ static void set_cut(sonde_rules *rules, const sonde_finding *cut)
     }
 }
 
+/* --- mistakes of the program */
+
+static bool is_mistake(const sonde__rule_found *found)
+{
+    return found->certain && found->finding.severity == SONDE_SEVERITY_ERROR &&
+           found->finding.because_of == 0;
+}
+
+/* Whether a finding shows what a mistake does. */
+static bool shows_mistake(const sonde__rule_found *found, const sonde_finding *mistake)
+{
+    const sonde_finding *finding = &found->finding;
+    const standing kind = standing_of(finding->rule);
+    const bool grows = (kind.flags & GROWS) != 0;
+    const bool grown = (kind.flags & (GROWS | OUTGROWN)) != 0;
+    const unsigned by = standing_of(mistake->rule).flags;
+
+    const bool same = strcmp(finding->rule, mistake->rule) == 0;
+
+    if (finding->because_of != 0 || finding->step < mistake->step ||
+        is_own_failure(finding)) {
+        return false;
+    }
+    if (found->certain) { /* another mistake, or the same one in the next step */
+        return same && finding->step > mistake->step && finding->tensor[0] != '\0' &&
+               strcmp(finding->tensor, mistake->tensor) == 0;
+    }
+    return same || (kind.rank >= EVENT && kind.rank != HARDWARE && !grows) ||
+           ((kind.flags & STARVED) != 0 && (by & STARVES) != 0) ||
+           (grown && (by & UPDATES) != 0);
+}
+
+/* The first mistake that a finding shows is its cause. */
+static void set_mistakes(sonde_rules *rules)
+{
+    for (size_t i = 0; i < rules->found_count; i++) {
+        for (size_t k = 0; k < rules->found_count && !is_told(rules, i); k++) {
+            const sonde__rule_found *mistake = rules->found[k];
+
+            if (is_mistake(mistake) &&
+                shows_mistake(rules->found[i], &mistake->finding)) {
+                rules->found[i]->finding.because_of = mistake->finding.id;
+            }
+        }
+    }
+}
+
 /* An optimizer lacks a parameter. */
 static bool is_lacking(const sonde_finding *finding)
 {
@@ -338,6 +394,7 @@ static void set_neighbors(sonde_rules *rules)
 
 void sonde__rules_set_causes(sonde_rules *rules)
 {
+    set_mistakes(rules);
     const sonde_finding *runaway = first_runaway(rules), *source = source_now(rules);
 
     if (runaway != NULL) {

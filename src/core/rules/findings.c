@@ -219,6 +219,7 @@ bool sonde__rule_make_placed(sonde_rule_run *run, const char *tensor, sonde_plac
     if (found == NULL) {
         return false;
     }
+    found->certain = true;
     found->finding.value = value;
     found->finding.threshold = threshold;
     run->placed[run->placed_count++] = found;

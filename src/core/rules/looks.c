@@ -122,12 +122,30 @@ static sonde_err fill(sonde_rules *rules, uint32_t first, sonde_rules_looks *loo
     return SONDE_OK;
 }
 
+sonde_err sonde__rules_looks_from(sonde_rules *rules, const sonde_catalogue *catalogue,
+                                  uint32_t first, const int64_t *every,
+                                  sonde_rules_looks *looks, sonde_diag *diag)
+{
+    const uint32_t count = sonde_catalogue_count(catalogue);
+
+    rules->catalogue = catalogue;
+    for (uint32_t id = first; id < count; id++) {
+        memset(&looks[(size_t)(id - first) * SONDE_MODE_COUNT], 0,
+               SONDE_MODE_COUNT * sizeof *looks);
+    }
+    const sonde_err err = fill(rules, first, looks, diag);
+    for (uint32_t id = first; every != NULL && id < count; id++) {
+        thin_all(&looks[(size_t)(id - first) * SONDE_MODE_COUNT],
+                 every[sonde_catalogue_info(catalogue, id)->role]);
+    }
+    return err;
+}
+
 sonde_err sonde_rules_default_looks(const sonde_catalogue *catalogue, uint32_t first,
                                     const int64_t *every, sonde_rules_looks *looks,
                                     sonde_diag *diag)
 {
     SONDE__NEEDS(diag, catalogue, looks);
-    const uint32_t count = sonde_catalogue_count(catalogue);
     sonde_rules *rules = NULL;
     sonde_err err = sonde_rules_create(&rules, diag);
 
@@ -135,16 +153,7 @@ sonde_err sonde_rules_default_looks(const sonde_catalogue *catalogue, uint32_t f
         return err;
     }
     SONDE__TRY_GO(sonde_rules_add_defaults(rules, diag));
-    rules->catalogue = catalogue;
-    for (uint32_t id = first; id < count; id++) {
-        memset(&looks[(size_t)(id - first) * SONDE_MODE_COUNT], 0,
-               SONDE_MODE_COUNT * sizeof *looks);
-    }
-    err = fill(rules, first, looks, diag);
-    for (uint32_t id = first; every != NULL && id < count; id++) {
-        thin_all(&looks[(size_t)(id - first) * SONDE_MODE_COUNT],
-                 every[sonde_catalogue_info(catalogue, id)->role]);
-    }
+    err = sonde__rules_looks_from(rules, catalogue, first, every, looks, diag);
 error:
     sonde_rules_destroy(rules);
     return err;

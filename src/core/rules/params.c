@@ -293,11 +293,10 @@ sonde_err sonde__rule_mark(sonde_rule_run *run, size_t first, size_t end,
         if (value->selector == NULL && !collections) {
             continue;
         }
-        uint8_t *marks = sonde__grow(value->marks, kept, end);
-        if (marks == NULL) {
+        if (!sonde__reserve(&value->marks, &value->mark_capacity, end, 1)) {
             return sonde__fail_nomem(diag, "a rule's tensors");
         }
-        value->marks = marks;
+        uint8_t *marks = value->marks;
         memset(marks + kept, 0, end - kept);
         for (size_t id = first; id < end && collections; id++) {
             marks[id] = in_collections(run->rules, (uint32_t)id, value->text);

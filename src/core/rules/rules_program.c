@@ -112,6 +112,16 @@ const sonde_program *sonde_rule_program(const sonde_rule_run *run, sonde_mode mo
                                                             : NULL;
 }
 
+bool sonde__rule_found_by_program(const sonde_rule_run *run)
+{
+    return run->placed_count > 0;
+}
+
+void sonde__rule_judged_program(sonde_rule_run *run)
+{
+    run->by_program = run->reads = true;
+}
+
 /* --- lines -------------------------------------------------------------------------- */
 
 /* The programs in force, that of the current step's mode first. NULL: there is none. */

@@ -15,6 +15,8 @@
 #include "observe/tensor_names.h"
 #include "observe/attach.h"
 
+#include <sonde/log.h>
+
 #include <assert.h>
 #include <string.h>
 
@@ -33,7 +35,8 @@ struct sonde__rule_attached {
     const int64_t *role_every;        /* by role, as in sonde_watch_options; or NULL */
     sonde__observe_map map;           /* to the rules' catalogue */
     int64_t offset[SONDE_MODE_COUNT]; /* is added to its steps */
-    int64_t step; /* its own step that the offsets belong to; -1: none yet */
+    int64_t step;     /* its own step that the offsets belong to; -1: none yet */
+    uint64_t program; /* digest of the last one that a sink was shown; 0: none */
     rules_sink sinks[HOWS];
 };
 
@@ -97,6 +100,31 @@ static void sink_end_step(sonde_sink *sink, const sonde_coordinate *at)
     }
     rules->next.next[placed.mode] = placed.mode_step + 1;
     rules->next.next[SONDE_MODE_GLOBAL] = placed.global_step + 1;
+}
+
+/* All sinks of an attachment are shown it; the first one takes it. */
+static void sink_program(sonde_sink *sink, const sonde_coordinate *at,
+                         const sonde_program *program)
+{
+    sonde__rule_attached *attached = ((rules_sink *)sink)->attached;
+    char line[SONDE_DIAG_LINE];
+    sonde_program *copy = NULL;
+    sonde_diag diag = {0};
+
+    if (attached->program == program->digest) {
+        return;
+    }
+    attached->program = program->digest;
+    sonde_err err = sonde_program_copy(program, &copy, &diag);
+    if (err == SONDE_OK) {
+        err = sonde__rules_take_program(attached->rules, place(attached, at).global_step,
+                                        copy, &diag);
+    }
+    if (err != SONDE_OK) {
+        sonde_program_destroy(copy);
+        sonde_log(SONDE_LOG_WARNING, "rules", "a program is not read: %s",
+                  sonde_diag_line(&diag, line, sizeof line));
+    }
 }
 
 /* NULL: the rules are not attached to it. */
@@ -387,8 +415,10 @@ sonde_err sonde__rules_attach(sonde_rules *rules, const sonde_catalogue *catalog
         .role_every = role_every,
         .step = -1};
     for (unsigned how = 0; how < HOWS; how++) {
-        attached->sinks[how] =
-            (rules_sink){{.put = sink_put, .end_step = sink_end_step}, attached, how};
+        attached->sinks[how] = (rules_sink){
+            {.put = sink_put, .end_step = sink_end_step, .program = sink_program},
+            attached,
+            how};
     }
     rules->attached = attached; /* stays, since the taps do */
     const sonde_err err = attach_from(attached, 0, diag);

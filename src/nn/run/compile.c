@@ -201,7 +201,7 @@ void sonde__session_release(sonde_nn_session *session)
     session->catalogue = NULL;
     session->input_shapes = NULL;
     session->input_names = NULL;
-    session->compiled = false;
+    session->compiled = session->described = false;
 }
 
 static sonde_err make_first_plan(sonde_nn_session *session, const uint32_t *id_of,

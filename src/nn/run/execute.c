@@ -281,6 +281,9 @@ static void begin_step(device_call *call)
     if (call->due || session->plan.watching) {
         set_watched(call);
     }
+    if (call->due && !session->described) {
+        sonde__session_describe(session, &at);
+    }
 #endif
 }
 

@@ -4,11 +4,41 @@
  * Outputs are anchors too, over a catalogue of their own ("0", "1" ...), fed at the end
  * of every micro-batch whatever is tapped.
  */
+#include "nn/compile/describe.h"
 #include "nn/run/session_state.h"
 #include "base/fail.h"
 #include "base/memory.h"
 
+#include <sonde/log.h>
+
 #include <stdio.h>
+
+/* --- the program ---------------------------------------------------------------------- */
+
+void sonde__session_describe(sonde_nn_session *session, const sonde_coordinate *at)
+{
+    char line[SONDE_DIAG_LINE];
+    sonde_program *program = NULL;
+    sonde_diag diag = {0};
+
+    session->described = true;
+    if (session->hook == NULL && !sonde_observer_reads_programs(session->observer)) {
+        return;
+    }
+    sonde_err err =
+        sonde__plan_describe(&session->program, session->mode, &program, &diag);
+    if (err == SONDE_OK) {
+        sonde_observer_program(session->observer, at, program);
+    }
+    if (err == SONDE_OK && session->hook != NULL) {
+        err = sonde_hook_program(session->hook, program, &diag);
+    }
+    if (err != SONDE_OK) {
+        sonde_log(SONDE_LOG_WARNING, "session", "its program is not recorded: %s",
+                  sonde_diag_line(&diag, line, sizeof line));
+    }
+    sonde_program_destroy(program);
+}
 
 static sonde_anchor_options anchor_options(const sonde_nn_session *session)
 {

@@ -97,6 +97,7 @@ struct sonde_nn_session {
     sonde_nn_group *groups; /* with numbers of their own */
     size_t group_count, group_capacity;
     bool training, compiled;
+    bool described; /* its program was shown to those that observe */
     sonde_mode mode;
     int64_t epoch_calls; /* 0: not known */
     sonde__session_anchor_request *anchor_requests;
@@ -183,6 +184,9 @@ sonde_err sonde__session_ready(sonde_nn_session *session, sonde_diag *diag);
 /* Everything that compile made; the session can be compiled again. */
 void sonde__session_release(sonde_nn_session *session);
 
+/* observe.c: shows the program of the session's steps to those that observe, at the first step
+ * at which anything is due. What fails is logged. */
+void sonde__session_describe(sonde_nn_session *session, const sonde_coordinate *at);
 /* observe.c: the faces on taps that a session offers. */
 sonde_err sonde__session_add_anchors(sonde_nn_session *session, sonde_diag *diag);
 sonde_err sonde__session_add_prints(sonde_nn_session *session, const uint32_t *id_of,

@@ -9,7 +9,7 @@ from . import spaces
 
 class Env:
     new_interface = False
-    steps_max = 200
+    steps_max = _max_episode_steps = 200
     spec = type("Spec", (), {"max_episode_steps": 200, "reward_threshold": 195.0})
     metadata = {}
 

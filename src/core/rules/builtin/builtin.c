@@ -208,6 +208,16 @@ bool sonde__builtin_is_table(const sonde_rule_run *run, const sonde_tensor_info 
     return is_of(run, info, words, SONDE_COUNT_OF(words));
 }
 
+bool sonde__builtin_is_reverse_recurrence(const char *name)
+{
+    static const char end[] = "_reverse";
+    const char *recurrent = strstr(name, "weight_hh_l"),
+               *reverse = recurrent != NULL ? strstr(recurrent, end) : NULL;
+
+    return reverse != NULL && (reverse[sizeof end - 1] == '\0' ||
+                               reverse[sizeof end - 1] == '.'); /* w.grad */
+}
+
 bool sonde__builtin_is_scale(const sonde_rule_run *run, const sonde_tensor_info *info)
 {
     static const char *const words[] = {"norm", "gamma", "scale", "gain"};

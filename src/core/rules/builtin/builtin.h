@@ -185,6 +185,11 @@ bool sonde__builtin_is_table(const sonde_rule_run *run, const sonde_tensor_info 
 /* Whether a weight belongs to a normalization or scales channels, in the same way. */
 bool sonde__builtin_is_scale(const sonde_rule_run *run, const sonde_tensor_info *info);
 
+/* Whether a name is that of the recurrent weight of the reverse direction of PyTorch's
+ * bidirectional layers, or of its gradient: where only the last output is read, that direction
+ * has taken one step from a state of 0, and this gradient is exactly 0. */
+bool sonde__builtin_is_reverse_recurrence(const char *name);
+
 /* The parameter that a gradient, an update or an optimizer's value belongs to, by the
  * names that Sonde, smdebug and PyTorch give: Gradient___w, gradient/w, w.grad,
  * Accl1___w, w.exp_avg ... text is NULL if the name has none of these forms. */

@@ -25,6 +25,8 @@
  *     declared  its gradient is not declared, and no output of any module is seen: it was
  *               never meant to be trained
  * Such a weight is a note as long as training does not go badly, then a warning. A weight
+ * The recurrent weight of the reverse direction of a bidirectional layer that is trained is
+ * no such weight: it has no effect where only the last output is read. A weight
  * whose gradient is not declared and whose elements differ and are all 0 or more was not
  * drawn, but is a table of constants: a note.
  */
@@ -36,12 +38,36 @@
 
 SONDE__TERMS(unused, NOTE, WARNING, NOTE, NOTE, WARNING);
 
+/* Whether it is the recurrent weight of a reverse direction that is trained: it has no effect
+ * where only the last output is read. */
+static bool takes_one_step(sonde_rule_run *run, const sonde_rule_tensor *tensor)
+{
+    const char *name = sonde_rule_info(run, tensor->id)->name;
+    const size_t length =
+        strcspn(name, ".") == strlen(name) ? 0 : (size_t)(strrchr(name, '.') - name) + 1;
+
+    if (!sonde__builtin_is_reverse_recurrence(name)) {
+        return false;
+    }
+    SONDE__EACH_OF (run, t, SONDE__FROZEN_PARAMETERS) {
+        const char *other = sonde_rule_info(run, t->id)->name;
+
+        if (strncmp(other, name, length) == 0 && strstr(other, "weight_ih_l") != NULL &&
+            strstr(other, "_reverse") != NULL &&
+            ((const sonde__builtin_frozen_memory *)t->memory)->pulled) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool is_cut_off(sonde_rule_run *run, const sonde_rule_tensor *tensor)
 {
     const sonde__builtin_frozen_memory *memory = tensor->memory;
 
     return sonde__builtin_frozen_is_weight(run, tensor) && memory->has_before &&
-           !memory->told && !memory->moved && !memory->pulled;
+           !memory->told && !memory->moved && !memory->pulled &&
+           !takes_one_step(run, tensor);
 }
 
 /* True if every weight of the module whose name is the first characters of that of a

@@ -17,6 +17,7 @@
  */
 #include "rules/builtin/frozen.h"
 #include "rules/builtin/program_walk.h"
+#include "rules/context.h"
 
 #include "base/memory.h"
 
@@ -180,6 +181,7 @@ void sonde__builtin_frozen_program(sonde_rule_run *run, const sonde_program *pro
         sonde__builtin_walk_event(program, 0, SONDE_EVENT_BACKWARD) == NULL) {
         return;
     }
+    sonde__rule_judged_program(run);
     size_t *reads = first_reads(run, program);
     if (reads != NULL) {
         judge_unheld(run, program, reads);

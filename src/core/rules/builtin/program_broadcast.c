@@ -9,6 +9,7 @@
  * are meant.
  */
 #include "rules/builtin/program_walk.h"
+#include "rules/context.h"
 
 #include "base/memory.h"
 #include "base/number.h"
@@ -130,6 +131,7 @@ void sonde__builtin_broadcast_program(sonde_rule_run *run, const sonde_program *
         sonde__free(marks);
         return;
     }
+    sonde__rule_judged_program(run);
     sonde__builtin_walk_above(program, marks, false);
     for (size_t i = 0; i < program->node_count; i++) {
         const sonde_program_node *node = &program->nodes[i];

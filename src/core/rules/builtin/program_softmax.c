@@ -14,6 +14,7 @@
  * must run along the dimension that the product sums over.
  */
 #include "rules/builtin/program_walk.h"
+#include "rules/context.h"
 
 #include "base/memory.h"
 
@@ -388,6 +389,7 @@ void sonde__builtin_softmax_program(sonde_rule_run *run, const sonde_program *pr
         sonde__free(marks);
         return;
     }
+    sonde__rule_judged_program(run);
     sonde__builtin_walk_above(program, marks, false);
     for (size_t i = 0; i < program->node_count; i++) {
         const sonde_program_node *node = &program->nodes[i];

@@ -12,11 +12,17 @@
  *                 samples of one class are misclassified, while the error over all
  *                 classes is below half of that and has not fallen by a tenth: a network
  *                 that still learns takes up its classes one by one. Needs predictions; or
- *     order       after ORDERED steps with at least 8 labels, the entropy of the labels of
- *                 a step is on average below SORTED of that of all labels: a batch holds
- *                 hardly more than one class, so the data are not shuffled.
+ *     order       after ORDERED steps with at least BATCH labels, and DRAWN labels beyond
+ *                 the first ones of these, the entropy of the labels of a step is on
+ *                 average below SORTED of that of all labels: a batch holds hardly more
+ *                 than one class, so the data are not shuffled.
+ * One class is certain earlier where the same input comes again and again (it is all
+ * data), and after CERTAIN labels of a class other than 0, or of more than two: the
+ * rare one of two may be missing by chance.
  * Labels that the program makes itself are not judged for frequency where the scores are
- * products of features, those of pairs: the right one has the same place in each row.
+ * products of features, those of pairs: the right one has the same place in each row. The
+ * frequencies of tokens are not judged: labels of scores that were (batch, length, classes),
+ * or that are as many as an embedding has rows.
  * A difference in frequency is a note if several classes occur: many data have it (faults,
  * words), and the loss may weight classes. A misclassified class is a note if it has fewer
  * than a third of the samples of an even share. With smdebug, both are warnings.
@@ -30,7 +36,6 @@
  * Evidence: raw values; labels at every step.
  */
 #include "rules/builtin/builtin.h"
-#include "rules/builtin/program_walk.h"
 #include "rules/builtin/labels.h"
 #include "rules/builtin/program_walk.h"
 
@@ -38,7 +43,7 @@
 
 #include <string.h>
 
-enum { ORDERED = 30, BATCH = 8 };
+enum { ORDERED = 10, BATCH = 4, DRAWN = 70, CERTAIN = 100, SAME = 3 };
 #define SORTED 0.2
 #define LEAST_ENTROPY 0.5 /* of labels whose order can be judged */
 
@@ -48,7 +53,7 @@ typedef struct imbalance {
     int64_t samples, per_class;
     bool argmax, smdebug;
     sonde__builtin_labels labels, guesses; /* of this step */
-    int64_t steps;                         /* with at least BATCH labels */
+    int64_t steps, drawn;                  /* with at least BATCH labels; DRAWN */
     double within;                         /* sum of their entropies */
     int64_t every[SONDE__CLASSES];         /* labels of these steps */
     int32_t classes;                       /* above the largest label so far */
@@ -154,29 +159,67 @@ static bool are_places(const sonde_program *program, const sonde_program_loss *l
            scored != NULL && sonde__builtin_walk_is(scored->op, "matmul einsum sum");
 }
 
+/* Whether the classes are tokens: as many as an embedding has rows, or one for each place of
+ * a sequence. */
+static bool are_tokens(const sonde_program *program, const sonde_program_loss *loss)
+{
+    int scores = loss->predictions;
+    const int last = program->values[scores].rank - 1;
+    const int64_t classes = last >= 0 ? program->values[scores].shape[last] : 0;
+
+    (void)sonde__builtin_walk_up(program, &scores, SONDE__WALK_VIEWS " to log_softmax");
+    if (program->values[scores].rank >= 3) {
+        return true;
+    }
+    for (size_t i = 0; i < program->node_count; i++) {
+        const sonde_program_node *node = &program->nodes[i];
+        const int table = sonde__builtin_walk_operand(node, 1);
+
+        if (sonde__builtin_walk_is(node->op, "embedding") && table >= 0 &&
+            program->values[table].rank == 2 &&
+            program->values[table].shape[0] == classes) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Reports at the labels of the loss and its line, where the program shows them. True: sonde_rule_say
+ * must follow. */
+static bool found(sonde_rule_run *run, sonde_severity severity, const char *statistic,
+                  double value, double threshold)
+{
+    const sonde_program *program = sonde_rule_program(run, SONDE_MODE_TRAIN);
+    const sonde_program_loss *loss = find_loss(program);
+
+    if (loss == NULL) {
+        return sonde_rule_found(run, SONDE_RULE_WHOLE_RUN, severity, statistic, value,
+                                threshold);
+    }
+    return sonde_rule_found_at(
+        run, sonde__builtin_walk_tensor(program, loss->targets, loss->value),
+        program->nodes[loss->node].place, severity, statistic, value, threshold);
+}
+
 /* Only one class occurs. */
 static void report_one(sonde_rule_run *run, const imbalance *state, int class)
 {
     const sonde_program *program = sonde_rule_program(run, SONDE_MODE_TRAIN);
     const sonde_program_loss *loss = find_loss(program);
-    sonde__builtin_text line;
+    sonde__builtin_text line = {""};
 
-    if (loss == NULL) {
-        sonde__rule_report(run, NULL, SONDE__SURE(WARNING), "imbalance", (double)INFINITY,
-                           state->threshold_imbalance, NULL,
-                           "All %lld labels are of class %d: only one class occurs.",
-                           (long long)state->seen, class);
-    } else if (!are_places(program, loss) &&
-               sonde_rule_found_at(
-                   run, sonde__builtin_walk_tensor(program, loss->targets, loss->value),
-                   program->nodes[loss->node].place, SONDE_SEVERITY_WARNING, "imbalance",
-                   (double)INFINITY, state->threshold_imbalance)) {
-        sonde_rule_say(
-            run, "Shuffle the data, and check how labels are read.",
-            "All %lld labels that %s%s gets are of class %d: only one class occurs.",
-            (long long)state->seen, program->nodes[loss->node].op,
-            sonde__builtin_walk_line(program, program->nodes[loss->node].place, &line),
-            class);
+    if ((loss == NULL || !are_places(program, loss)) &&
+        found(run, SONDE_SEVERITY_WARNING, "imbalance", (double)INFINITY,
+              state->threshold_imbalance)) {
+        sonde_rule_say(run, "Shuffle the data, and check how labels are read.",
+                       "All %lld labels%s%s%s are of class %d: only one class occurs.",
+                       (long long)state->seen, loss != NULL ? " of " : "",
+                       loss != NULL ? program->nodes[loss->node].op : "",
+                       loss != NULL
+                           ? sonde__builtin_walk_line(
+                                 program, program->nodes[loss->node].place, &line)
+                           : "",
+                       class);
     }
 }
 
@@ -193,12 +236,18 @@ static double entropy(const int64_t *count, int32_t classes)
     return all > 0.0 ? sum / all : 0.0;
 }
 
+/* Whether there are enough batches to judge their order. */
+static bool has_order(const imbalance *state)
+{
+    return state->steps >= ORDERED && state->drawn >= DRAWN;
+}
+
 /* Whether batches may hold one class each, as far as is known: then that is judged first. */
 static bool may_be_ordered(const imbalance *state)
 {
     const double all = entropy(state->every, state->classes);
 
-    return !state->smdebug && state->steps > 0 && state->steps < ORDERED &&
+    return !state->smdebug && state->steps > 0 && !has_order(state) &&
            all > LEAST_ENTROPY && state->within / (double)state->steps < 0.5 * all;
 }
 
@@ -224,13 +273,17 @@ static void judge_frequency(sonde_rule_run *run, const imbalance *state)
     const double m = (double)state->count[most], l = (double)state->count[least];
     const double sure = (m - state->sure * sqrt(m)) / (l + state->sure * sqrt(l));
 
-    if (sure > state->threshold_imbalance) {
-        sonde__rule_report(run, NULL,
-                           state->smdebug ? SONDE__SURE(WARNING) : SONDE__SURE(NOTE),
-                           "imbalance", m / l, state->threshold_imbalance, NULL,
-                           "Of %lld labels, %lld are of class %d and %lld of class %d.",
-                           (long long)state->seen, (long long)state->count[most], most,
-                           (long long)state->count[least], least);
+    const sonde_program *program = sonde_rule_program(run, SONDE_MODE_TRAIN);
+    const sonde_program_loss *loss = find_loss(program);
+
+    if (sure > state->threshold_imbalance &&
+        (state->smdebug || loss == NULL || !are_tokens(program, loss)) &&
+        found(run, state->smdebug ? SONDE_SEVERITY_WARNING : SONDE_SEVERITY_NOTE,
+              "imbalance", m / l, state->threshold_imbalance)) {
+        sonde_rule_say(run, NULL,
+                       "Of %lld labels, %lld are of class %d and %lld of class %d.",
+                       (long long)state->seen, (long long)state->count[most], most,
+                       (long long)state->count[least], least);
     }
 }
 
@@ -303,7 +356,9 @@ static void judge_order(sonde_rule_run *run)
         }
     }
     state->within += entropy(now, state->classes);
-    if (++state->steps < ORDERED) {
+    state->drawn += (int64_t)state->labels.count - 1;
+    state->steps++;
+    if (!has_order(state)) {
         return;
     }
     const double within = state->within / (double)state->steps;
@@ -311,12 +366,34 @@ static void judge_order(sonde_rule_run *run)
         return; /* n classes have at most the entropy log n */
     }
     const double all = entropy(state->every, state->classes);
-    if (all > LEAST_ENTROPY && within < SORTED * all) {
-        sonde__rule_report(run, NULL, SONDE__SURE(WARNING), "entropy", within,
-                           SORTED * all, "Shuffle the data.",
-                           "Batches hold hardly more than one class each: the entropy of "
-                           "their labels is %.3g, that of all labels %.3g.",
-                           within, all);
+    if (all > LEAST_ENTROPY && within < SORTED * all &&
+        found(run, SONDE_SEVERITY_WARNING, "entropy", within, SORTED * all)) {
+        sonde_rule_say(run, "Shuffle the data.",
+                       "Batches hold hardly more than one class each: the entropy of "
+                       "their labels is %.3g, that of all labels %.3g.",
+                       within, all);
+    }
+}
+
+/* One class of so few labels: they are the data, or it is not the frequent one of two. */
+static void judge_one(sonde_rule_run *run, const imbalance *state)
+{
+    const sonde_program *program = sonde_rule_program(run, SONDE_MODE_TRAIN);
+    const sonde_program_loss *loss = find_loss(program);
+    int class = 0;
+
+    if (state->smdebug || loss == NULL || count_classes(state->count) != 1) {
+        return;
+    }
+    while (state->count[class] == 0) {
+        class ++;
+    }
+    const sonde_program_value *scores = &program->values[loss->predictions];
+    const int64_t classes = scores->rank >= 2 ? scores->shape[1] : 2;
+    if (sonde_attribute_number(program->facts, "input_repeats", 0.0) >= SAME ||
+        (state->seen >= CERTAIN && state->steps >= ORDERED &&
+         (class > 0 || classes > 2))) {
+        report_one(run, state, class);
     }
 }
 
@@ -342,6 +419,7 @@ static void step(sonde_rule_run *run)
         }
     }
     judge_order(run);
+    judge_one(run, state);
     state->labels.count = state->guesses.count = 0;
     if (state->seen >= state->samples &&
         state->seen >= state->per_class * count_classes(state->count)) {
@@ -371,7 +449,7 @@ const sonde_rule sonde__builtin_class_imbalance = {
     .condition =
         "Any of these holds: (1) among `samples` labels, the most frequent class is clearly more than `threshold_imbalance` times as frequent as the least frequent one; "
         "(2) at `patience` such checks in a row, more than `threshold_misprediction` of a class is misclassified, while most other classes are not; "
-        "(3) batches contain hardly more than one class each. "
+        "(3) batches contain hardly more than one class each; (4) only one class occurs. "
         "(1) is a note if several classes occur, and (2) is a note if the class is rare. "
         "With `smdebug` (implied if only `samples` or a threshold is set), the rule fires when, after any `samples` labels, the ratio itself or the misclassified share of any class is above its threshold.",
     .advice = "Weight the classes in the loss, or sample the rare ones more often.",

@@ -14,8 +14,8 @@
  * network, that has rested before must rest three times as long: gradients may be
  * accumulated over steps, and players may take turns.
  *
- * A parameter that has changed, and rests while all of its elements have one size, is one that
- * the program clips. Layers may be frozen on purpose. The finding is a note, not an error, where the rule
+ * A parameter that has changed, and rests while all of its elements have one size, or its
+ * largest ones exactly that of another parameter, is one that the program clips. Layers may be frozen on purpose. The finding is a note, not an error, where the rule
  * cannot distinguish this from a mistake: the optimizer's state for the parameter changes
  * (its learning rate is 0); or the parameters without a change are the first layers, at
  * least two or half of them.
@@ -257,6 +257,20 @@ static bool may_be_meant(sonde_rule_run *run, const sonde_rule_tensor *t)
            (state->still >= 2 || 2 * state->still >= state->weights);
 }
 
+/* Whether the largest elements of a parameter are of one size, which is that of the largest
+ * elements of other parameters, or of all elements of this one. */
+static bool is_at_bound(sonde_rule_run *run, const sonde_rule_tensor *t)
+{
+    const sonde_vitals *now = t->vitals;
+    bool shared = now->count > 1 && now->abs_min >= now->abs_max;
+
+    SONDE__EACH_SEEN (run, other, SONDE__FROZEN_PARAMETERS) {
+        shared = shared || (other != t && other->vitals->abs_max == now->abs_max &&
+                            now->abs_max > 0.0);
+    }
+    return shared;
+}
+
 /* Judges a parameter; rate is L of the file header. */
 static void judge_alone(sonde_rule_run *run, const sonde_rule_tensor *t, double rate)
 {
@@ -265,7 +279,7 @@ static void judge_alone(sonde_rule_run *run, const sonde_rule_tensor *t, double 
     const sonde_vitals *now = t->vitals, *g = gradient_of(run, t);
     const bool others = rate > 0.0;
     /* the program clips weights: they rest at the bounds */
-    const bool clipped = memory->moved && now->count > 1 && now->abs_min >= now->abs_max;
+    const bool clipped = memory->same && memory->moved && is_at_bound(run, t);
     const bool stuck =
         memory->same && !clipped && g != NULL && sonde__builtin_nonzero(g) > 0 &&
         sonde__builtin_bad(g) == 0 && sonde__builtin_bad(now) == 0 &&

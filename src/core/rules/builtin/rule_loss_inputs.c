@@ -4,6 +4,7 @@
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/labels.h"
 #include "rules/builtin/program_walk.h"
+#include "rules/context.h"
 
 #include "base/memory.h"
 
@@ -367,7 +368,8 @@ static void misuse_step(sonde_rule_run *run)
     misuse *state = sonde_rule_state(run);
     properties is;
 
-    if (state->rows > 1 && state->rows == state->labels.count) {
+    if (state->rows > 1 && state->rows == state->labels.count &&
+        !sonde__rule_found_by_program(run)) { /* else the values say the same again */
         SONDE__EACH_FINITE (run, t, MISUSE_LOSSES) {
             if (look(state, &is)) {
                 misuse_judge(run, t->vitals->mean, &is);

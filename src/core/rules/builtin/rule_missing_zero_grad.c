@@ -470,6 +470,9 @@ static void judge_program(sonde_rule_run *run, const sonde_program *program)
         stepped |= bit;
     }
     state->known = known && stepped != 0;
+    if (state->known) {
+        sonde__rule_judged_program(run);
+    }
     state->stepped = stepped;
 }
 

@@ -7,7 +7,8 @@
  *     growth   at the first two of them, the variance of a layer is more than `threshold`
  *              times that of the previous layer and more than LOUD. (Standard deviations
  *              below ten come from a normalization after a quiet layer; a layer that
- *              keeps the variance of inputs of order one never gets there.)
+ *              keeps the variance of inputs of order one never gets there.) Training
+ *              excuses it, unless it is more than FAR times.
  *     death    at all of the first `steps` (or until the end of the run), it is less than
  *              1 / threshold^2 of that of the previous layer, and not 0. (PyTorch's
  *              default initialization shrinks it by about 6 per layer, and that trains.
@@ -22,6 +23,8 @@
  *              show its weights only after the first update: if the next loss is more
  *              than BLOWN times the first or not finite, the update has made them large
  *              (WeightUpdateRatio). The message names both.
+ *     layers   instead of loud, where the program of the first step is known: the initial
+ *              weights of single layers, in poor_layers.c.
  *     stuck    the loss changes by less than 0.01 % within `patience` steps, while the
  *              values of a gradient lie within distribution_range of each other. If it
  *              changes at all, it also has to be within 0.02 % of its first values at step
@@ -36,19 +39,20 @@
  * of the loss), of losses and of gradients. The range from minimum to maximum stands for
  * that from the 5th to the 95th percentile, which is never larger.
  */
-#include "rules/builtin/builtin.h"
 #include "rules/builtin/labels.h"
+#include "rules/builtin/poor.h"
 
 #include "base/macros.h"
 
 #include <string.h>
 
-enum { INPUTS, LOSSES, GRADIENTS, WEIGHTS, DATA }; /* needs */
+enum { INPUTS, LOSSES, GRADIENTS, WEIGHTS, DATA, OUTPUTS }; /* needs */
 enum { REGEX = 0, FIRST = 2, AVERAGED = 5, ELEMENTS = 16, LATE = 40 };
 #define DEFAULT_REGEX ".*relu_input"
 #define GAIN 100.0
 #define FELL 0.9
 #define LOUD 100.0
+#define FAR 1e4 /* growth that no training excuses */
 #define BLOWN 100.0
 #define CONSTANT 1e-7
 #define MOVED 2e-4
@@ -81,6 +85,7 @@ typedef struct tensor_memory {
 SONDE__TERMS(loud_weights, NOTE, WARNING, WARNING, NOTE, NOTE);
 /* What follows from the first steps alone. */
 SONDE__TERMS(at_first, NOTE, ERROR, ERROR, NOTE, NOTE);
+SONDE__TERMS(far_at_first, WARNING, ERROR, ERROR, WARNING, WARNING);
 SONDE__TERMS(dying, NOTE, ERROR, ERROR, NOTE, ERROR);
 /* The loss is the same to its last digit. */
 SONDE__TERMS(same_loss, NOTHING, ERROR, ERROR, ERROR, ERROR);
@@ -102,7 +107,9 @@ static const sonde_rule_need poor_needs[] = {
     {"losses", SONDE_HOW_VITALS, true, SONDE__LOSSES, SONDE__EACH_STEP},
     {"gradients", SONDE_HOW_VITALS, true, SONDE__GRADIENTS, SONDE__AT_TIMES},
     {"weights", SONDE_HOW_VITALS, true, SONDE__WEIGHTS, SONDE__AT_TIMES},
-    {"inputs", SONDE_HOW_VITALS, true, SONDE__INPUTS, SONDE__OFTEN}};
+    {"inputs", SONDE_HOW_VITALS, true, SONDE__INPUTS, SONDE__OFTEN},
+    {"outputs of layers", SONDE_HOW_VITALS, true, SONDE__ACTIVATIONS,
+     SONDE__WHEN(.first = 1, .every = 1000000)}};
 
 /* --- the variance grows or dies from layer to layer -------------------------------- */
 
@@ -148,12 +155,13 @@ static void judge_layers(sonde_rule_run *run, bool grown)
         grown ? state->threshold : 1.0 / (state->threshold * state->threshold);
     const bool tells =
         (state->whole || state->losses == 0) && !sonde__rule_loss_is_free(run);
-    const sonde__rule_terms *terms = grown   ? &at_first
-                                     : tells ? &dying
-                                             : SONDE__SURE(NOTE);
 
     SONDE__EACH_OF (run, t, INPUTS) {
         const tensor_memory *memory = t->memory;
+        const sonde__rule_terms *terms = grown && memory->worst > FAR ? &far_at_first
+                                         : grown                      ? &at_first
+                                         : tells                      ? &dying
+                                                                      : SONDE__SURE(NOTE);
 
         if (memory->looked > 0 &&
             (grown ? memory->grew : memory->shrank) == memory->looked) {
@@ -280,6 +288,13 @@ static bool is_data(const sonde_tensor_info *info, uint32_t id)
            !sonde__builtin_is_target(info);
 }
 
+/* What the program may show to be the output of a layer with weights. */
+static bool is_layers_output(const sonde_tensor_info *info)
+{
+    return (info->role == SONDE_ROLE_ACTIVATION || info->role == SONDE_ROLE_OUTPUT) &&
+           info->pass != SONDE_PASS_BACKWARD && sonde_dtype_is_float(info->dtype);
+}
+
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
     const poor *state = sonde_rule_state(run);
@@ -298,6 +313,7 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
            : info->role == SONDE_ROLE_GRADIENT                  ? GRADIENTS
            : info->role == SONDE_ROLE_WEIGHT && info->rank >= 2 ? WEIGHTS
            : is_data(info, id)                                  ? DATA
+           : is_layers_output(info)                             ? OUTPUTS
                                                                 : SONDE_RULE_IGNORE;
 }
 
@@ -399,7 +415,9 @@ static void step(sonde_rule_run *run)
 
     judge_update(run);
     if (!state->looked && sonde_rule_at(run)->mode_step == 0) {
-        judge_weights(run);
+        if (!sonde__builtin_poor_layers(run, WEIGHTS)) {
+            judge_weights(run);
+        }
     }
     state->looked = true;
     if (state->heard < state->steps) {
@@ -445,7 +463,8 @@ const sonde_rule sonde__builtin_poor_weight_initialization = {
         "(2) at each of the first `steps` steps, that variance shrinks by more than the square of `threshold`, and the loss does not fall within 40 steps; "
         "(3) at the first step, half of the weights multiply the variance of their inputs by more than 100, and the next loss is not a hundred times the first; "
         "(4) the loss does not change for `patience` steps, and the values of a gradient lie within `distribution_range`. "
-        "(1) to (3) wait for training: they are notes if training goes well or no loss is observed. (2) is also a note if there are several losses.",
+        "(5) Instead of (3), where the program of the first step is known: the mean square of a layer's initial weights times its inputs is above 400 and its outputs are five times as large as its inputs; or, in half of the layers, it is below 1e-6. Layers whose output is normalized, or goes into a sine, are not judged. This is a warning, however training goes. "
+        "(1) to (3) wait for training: they are notes if training goes well or no loss is observed, except for a growth above 10000. (2) is also a note if there are several losses.",
     .advice = "Initialize weights with a variance of about 2 / inputs (He) or 1 / inputs "
               "(LeCun), or normalize between layers.",
     .modes = SONDE__TRAIN,

@@ -33,6 +33,7 @@ typedef struct tensor_memory {
     bool by_unit;        /* raw values were seen */
     bool parts;          /* steps have several micro-batches, or replicas */
     int64_t flat;        /* of an output of SaturatedActivation: steps in a row */
+    bool reacted;        /* ... and it has not been flat at all steps so far */
     bool sigmoid;
 } tensor_memory;
 
@@ -222,7 +223,8 @@ const sonde_rule sonde__builtin_dead_relu = {
  *               labels.
  *
  * The finding is a suspicion (rules/suspicion.h), and a note if training goes well: a last
- * layer that separates two classes, or draws black and white pictures, ends there.
+ * layer that separates two classes, or draws black and white pictures, ends there. It does
+ * not begin there: a slope that is so small from the first step on is a warning.
  *
  * Judges the inputs that the expressions select (by default those of tanh and sigmoid, by
  * name or by the op of their module's output). Inputs of a sigmoid have the range of
@@ -233,6 +235,8 @@ const sonde_rule sonde__builtin_dead_relu = {
 #define SIGMOIDS ".*tanh_input|.*sigmoid_input"
 enum { INPUTS = 0, OUTPUTS = 1, LOSSES = 2, LASTING = 8 };
 SONDE__TERMS(flat_units, NOTE, ERROR, ERROR, NOTE, ERROR, .looks = LASTING);
+/* From the first step on: no training has led there. */
+SONDE__TERMS(flat_at_first, WARNING, ERROR, ERROR, WARNING, ERROR, .looks = 1);
 
 typedef unit_rule saturated;
 
@@ -369,14 +373,17 @@ static void judge_slope(sonde_rule_run *run, sonde_rule_tensor *t, tensor_memory
     const double slope = slope_of(memory, v);
 
     memory->flat = slope < state->slope ? memory->flat + 1 : 0;
+    memory->reacted = memory->reacted || memory->flat == 0 ||
+                      (memory->flat == 1 && sonde_rule_at(run)->mode_step > 0);
     if (memory->flat < state->patience) {
         sonde__rule_clear(run, t);
     } else {
         sonde__rule_report(
-            run, t, &flat_units, "mean_slope", slope, state->slope, NULL,
-            "The mean slope of its units is %.2g times the largest possible: "
+            run, t, memory->reacted ? &flat_units : &flat_at_first, "mean_slope", slope,
+            state->slope, NULL,
+            "The mean slope of its units is %.2g times the largest possible%s: "
             "hardly any gradient flows back through them.",
-            fmax(slope, 0.0));
+            fmax(slope, 0.0), memory->reacted ? "" : ", from the first step on");
     }
 }
 
@@ -428,7 +435,7 @@ const sonde_rule sonde__builtin_saturated_activation = {
     .summary = "most tanh or sigmoid units of a layer no longer react",
     .condition =
         "More than `threshold_layer` % of a layer's units have inputs outside the range for all but `threshold_inactivity` % of the samples, at `patience` steps in a row; or the mean slope at the layer's outputs is below `slope` times the largest possible. "
-        "The finding waits for training: it is a note if training goes well, and is dropped if the units react again.",
+        "The finding waits for training: it is a note if training goes well, or a warning if the slope is so small from the first step on, and is dropped if the units react again.",
     .advice = "Use smaller initial weights, normalize before the activation, or choose "
               "another activation.",
     .tensor_size = sizeof(tensor_memory),

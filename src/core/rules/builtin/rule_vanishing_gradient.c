@@ -114,7 +114,9 @@ static double take_means(sonde_rule_run *run)
         tensor_memory *memory = t->memory;
 
         memory->seen = t->need == GRADIENTS && sonde__builtin_is_finite(v) &&
-                       !isnan(v->l1); /* NaN: smdebug saved other statistics */
+                       !isnan(v->l1) && /* NaN: smdebug saved other statistics */
+                       !(v->zero == v->count && sonde__builtin_is_reverse_recurrence(
+                                                    sonde_rule_info(run, t->id)->name));
         if (memory->seen) {
             const uint64_t n = sonde__builtin_nonzero(v);
 

@@ -87,6 +87,16 @@ class RandomCrop:
         return wide[top:top + self.size, left:left + self.size]
 
 
+class Pad:
+    def __init__(self, padding, **options):
+        self.padding = padding
+
+    def __call__(self, picture):
+        if isinstance(picture, torch.Tensor):
+            return F.pad(picture, (self.padding,) * 4)
+        return np.pad(picture, ((self.padding, self.padding),) * 2 + ((0, 0),) * (picture.ndim - 2))
+
+
 class RandomResizedCrop(Resize):
     pass
 

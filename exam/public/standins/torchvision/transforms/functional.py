@@ -1,0 +1,1 @@
+"""Functions that work on a picture: none is needed."""

@@ -1,0 +1,189 @@
+/*
+ * poor_layers.c - PoorWeightInitialization, of single layers: the initial weights that the
+ * program multiplies inputs by, and that are far too large or far too small.
+ *
+ * A weight's gain is its mean square times the number of inputs of a unit: about 1 or 2 for
+ * every usual initialization. The program shows which parameters are such weights: not
+ * tables, kernels' centers and scales, nor weights that it divides or multiplies first, as
+ * spectral norm and equalized learning rates do. Whatever is normalized right afterwards, or
+ * goes into a sine as Fourier features do, may have any size.
+ */
+#include "rules/builtin/poor.h"
+#include "rules/builtin/program_walk.h"
+
+#include "base/number.h"
+
+#include <string.h>
+
+enum { ELEMENTS = 16, DEPTH = 5 };
+#define LOUD_GAIN 400.0 /* 20 times the usual deviation */
+#define QUIET_GAIN 1e-6 /* a thousandth of it */
+#define AMPLIFIED 5.0   /* root mean square of outputs over that of inputs, at least */
+#define LAYERS                                                                           \
+    "linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d "    \
+    "lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell"
+#define PRODUCTS "matmul addmm bmm baddbmm mm"
+#define NORMED                                                                           \
+    "batch_norm layer_norm group_norm instance_norm rms_norm local_response_norm "       \
+    "normalize sin cos"
+#define PASSING SONDE__WALK_VIEWS " " SONDE__WALK_PLAIN " add"
+
+static bool reads(const sonde_program_node *node, int value)
+{
+    for (size_t i = 0; i < node->input_count; i++) {
+        if (node->inputs[i] == value) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The operation that multiplies inputs by a weight; NULL: none does. */
+static const sonde_program_node *reader_of(const sonde_program *program, int weight,
+                                           int depth)
+{
+    const sonde_program_node *found = NULL;
+
+    for (size_t i = 0; i < program->node_count && found == NULL && depth > 0; i++) {
+        const sonde_program_node *node = &program->nodes[i];
+
+        if (!reads(node, weight)) {
+            continue;
+        }
+        if (sonde__builtin_walk_is(node->op, LAYERS " " PRODUCTS)) {
+            found = node;
+        } else if (node->output_count > 0 &&
+                   sonde__builtin_walk_is(node->op, SONDE__WALK_VIEWS)) {
+            found = reader_of(program, node->outputs[0], depth - 1);
+        }
+    }
+    return found;
+}
+
+/* Whether a value is normalized before anything else happens to it. */
+static bool is_normed(const sonde_program *program, int value, int depth)
+{
+    for (size_t i = 0; i < program->node_count && depth > 0; i++) {
+        const sonde_program_node *node = &program->nodes[i];
+
+        if (reads(node, value) &&
+            (sonde__builtin_walk_is(node->op, NORMED) ||
+             (node->output_count > 0 && sonde__builtin_walk_is(node->op, PASSING) &&
+              is_normed(program, node->outputs[0], depth - 1)))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Vital signs of a value at this step, if it is observed. */
+static const sonde_vitals *vitals_of(sonde_rule_run *run, const sonde_program *program,
+                                     int value)
+{
+    const char *name = value >= 0 ? program->values[value].tensor : "";
+
+    SONDE__EACH (run, t) {
+        if (name[0] != '\0' && sonde__builtin_has_finite(t->vitals) &&
+            strcmp(sonde_rule_info(run, t->id)->name, name) == 0) {
+            return t->vitals;
+        }
+    }
+    return NULL;
+}
+
+/* Whether the outputs of a layer, as far as they are seen, are larger than its inputs. */
+static bool amplifies(sonde_rule_run *run, const sonde_program *program,
+                      const sonde_program_node *node, double *out)
+{
+    const sonde_vitals *y =
+        node->output_count > 0 ? vitals_of(run, program, node->outputs[0]) : NULL;
+    const sonde_vitals *x = vitals_of(run, program, sonde__builtin_walk_first(node));
+    const bool bounded = strstr(node->op, "lstm") != NULL ||
+                         strstr(node->op, "gru") != NULL ||
+                         strstr(node->op, "rnn") != NULL;
+
+    *out = y != NULL && !bounded ? sonde__builtin_rms(y) : 0.0;
+    return *out == 0.0 ||
+           *out > AMPLIFIED * fmax(1.0, x != NULL ? sonde__builtin_rms(x) : 1.0);
+}
+
+/* The gain of a weight that a layer multiplies its inputs by; 0: it is none, or is not
+ * judged. */
+static double gain_of(const sonde_tensor_info *info, const sonde_vitals *v,
+                      const sonde_program *program, const sonde_program_node *node)
+{
+    const bool one = v->m2 * 1e4 < v->mean * v->mean * (double)v->count; /* value */
+    const double rms = sonde__builtin_rms(v);
+    /* normal numbers of deviation 1, by hand */
+    const bool plain =
+        rms > 0.7 && rms < 1.5 && sonde__builtin_walk_is(node->op, PRODUCTS);
+
+    return v->count >= ELEMENTS && info->shape[0] > 0 && !one && !plain &&
+                   node->output_count > 0 && !is_normed(program, node->outputs[0], DEPTH)
+               ? v->sumsq / (double)info->shape[0]
+               : 0.0;
+}
+
+/* The parameter of the program that has this tensor, if it is trained; -1: none. */
+static int trained_value(const sonde_program *program, const char *tensor)
+{
+    const int value = sonde_program_find(program, tensor);
+    const int p = value >= 0 ? program->values[value].parameter : -1;
+
+    return p >= 0 && program->parameters[p].requires_grad ? value : -1;
+}
+
+/* others: how many more layers are so small. */
+static void report(sonde_rule_run *run, const sonde_rule_tensor *t, double gain,
+                   double out, size_t others)
+{
+    const double usual = sqrt(gain);
+    const bool loud = gain > LOUD_GAIN;
+    char more[64] = "";
+
+    if (out > 0.0 && loud) {
+        (void)sonde__snprintf(more, sizeof more,
+                              ", and the root mean square of its outputs is %.3g", out);
+    } else if (!loud && others > 0) {
+        (void)sonde__snprintf(more, sizeof more,
+                              ", and those of %zu more layers are as small", others);
+    }
+    sonde__rule_report(
+        run, t, SONDE__SURE(WARNING), "gain", gain, loud ? LOUD_GAIN : QUIET_GAIN, NULL,
+        "Its initial values are too %s: their root mean square is %.3g, "
+        "%.3g times 1 / sqrt(inputs)%s.",
+        loud ? "large" : "small", sonde__builtin_rms(t->vitals), usual, more);
+}
+
+bool sonde__builtin_poor_layers(sonde_rule_run *run, int weights)
+{
+    const sonde_program *program =
+        sonde_rule_program(run, (sonde_mode)sonde_rule_at(run)->mode);
+    size_t judged = 0, quiet = 0;
+    bool told = false;
+
+    if (program == NULL) {
+        return false;
+    }
+    for (int pass = 0; pass < 2; pass++) {
+        SONDE__EACH_FINITE (run, t, weights) {
+            const sonde_tensor_info *info = sonde_rule_info(run, t->id);
+            const int value = trained_value(program, info->name);
+            const sonde_program_node *node =
+                value >= 0 ? reader_of(program, value, DEPTH) : NULL;
+            const double gain =
+                node != NULL ? gain_of(info, t->vitals, program, node) : 0.0;
+            const bool soft = gain > 0.0 && gain < QUIET_GAIN;
+            double out = 0.0;
+
+            judged += pass == 0 && node != NULL;
+            quiet += pass == 0 && soft;
+            if (pass == 1 && ((gain > LOUD_GAIN && amplifies(run, program, node, &out)) ||
+                              (soft && !told && quiet > 1 && 2 * quiet >= judged))) {
+                report(run, t, gain, out, quiet - soft);
+                told = told || soft;
+            }
+        }
+    }
+    return true;
+}

@@ -1,0 +1,280 @@
+/*
+ * BatchMixing - what the network makes of a sample depends on other samples of the batch.
+ *
+ * Judged is the program of a training step. The dimension that counts the samples is followed
+ * from the input on (program_samples.h). Fires when a value of which the objective is made
+ * and that gradients flow through
+ *     cut        is reshaped so that a row holds parts of several samples, and a layer with
+ *                weights reads it before a reshape takes that back;
+ *     steps      goes into a recurrent layer whose steps are the samples, or into attention
+ *                whose positions are: batch_first is wrong. Where there would be one
+ *                sequence alone, only if a loader shuffles the samples;
+ *     features   goes into a layer that takes the samples for features, channels or places;
+ *     shares     is normalized over the samples, by softmax or by a division by the sum, and
+ *                the predictions of a loss are made of it.
+ * Steps, features and shares are judged only where the targets or the loader show which
+ * dimension counts samples. What softmax does right before a loss is SoftmaxMisuse's.
+ */
+#include "rules/builtin/builtin.h"
+#include "rules/builtin/program_samples.h"
+#include "rules/builtin/program_walk.h"
+
+#include "base/memory.h"
+
+#define LAYERS                                                                           \
+    "linear bilinear conv1d conv2d conv3d conv_transpose1d conv_transpose2d "            \
+    "conv_transpose3d lstm gru rnn_tanh rnn_relu lstm_cell gru_cell matmul "             \
+    "multi_head_attention_forward scaled_dot_product_attention"
+#define RESHAPES "reshape squeeze unsqueeze contiguous"
+#define RECURRENT "lstm gru rnn_tanh rnn_relu"
+#define NORMALIZERS "softmax log_softmax softmin"
+
+typedef struct mixing {
+    bool shown;
+} mixing;
+
+/* A program with what is known of its values. */
+typedef struct mixed {
+    const sonde_program *program;
+    const sonde__builtin_samples *samples;
+    const bool *learned;   /* values that gradients of the objective flow through */
+    const bool *predicted; /* values that the predictions of a loss are made of */
+} mixed;
+
+static const char *tensor_of(const mixed *m, int value, int otherwise)
+{
+    return sonde__builtin_walk_tensor(m->program, value, otherwise);
+}
+
+/* --- cut ------------------------------------------------------------------------------- */
+
+/* A layer reads what a reshape has cut. */
+static void report_cut(sonde_rule_run *run, const mixed *m, int cut, int layer)
+{
+    const sonde_program *program = m->program;
+    const sonde_program_node *node = &program->nodes[cut],
+                             *reader = &program->nodes[layer];
+    const int before = sonde__builtin_walk_first(node), after = node->outputs[0];
+    const int dim = m->samples[before].dim;
+    sonde__builtin_text from, to, line, at;
+
+    if (sonde_rule_found_at(run, tensor_of(m, after, reader->outputs[0]), node->place,
+                            SONDE_SEVERITY_ERROR, "cut", 1.0, 0.0)) {
+        sonde_rule_say(
+            run,
+            "Keep the samples in their dimension: transpose or permute before reshape.",
+            "%s%s turns %s, whose dimension %d counts the samples, into %s: a row holds "
+            "parts of several samples, and %s%s reads them as one.",
+            node->op, sonde__builtin_walk_line(program, node->place, &line),
+            sonde__builtin_walk_shape(program, before, &from), dim,
+            sonde__builtin_walk_shape(program, after, &to), reader->op,
+            sonde__builtin_walk_line(program, reader->place, &at));
+    }
+}
+
+/* --- layers ---------------------------------------------------------------------------- */
+
+/* Whether there would be a single sequence, which may be so. */
+static bool is_one_sequence(const mixed *m, int value)
+{
+    const sonde_program_value *row = &m->program->values[value];
+
+    return (row->rank == 2 || row->shape[1 - m->samples[value].dim] == 1) &&
+           !sonde__builtin_samples_are_shuffled(m->program);
+}
+
+static void report_layer(sonde_rule_run *run, const mixed *m, int layer)
+{
+    const sonde_program *program = m->program;
+    const sonde_program_node *node = &program->nodes[layer];
+    const int value = node->inputs[0];
+    const int dim = m->samples[value].dim;
+    const bool attends = sonde__builtin_walk_is(node->op, "multi_head_attention_forward"),
+               recurs = sonde__builtin_walk_is(node->op, RECURRENT);
+    sonde__builtin_text shape, line;
+
+    if ((attends || recurs) && is_one_sequence(m, value)) {
+        return;
+    }
+    if (sonde_rule_found_at(run, tensor_of(m, node->outputs[0], value), node->place,
+                            SONDE_SEVERITY_ERROR, "dim", (double)dim, -1.0)) {
+        sonde_rule_say(
+            run,
+            attends || recurs
+                ? "Set batch_first so that it fits the input, or transpose "
+                  "the input."
+                : "Transpose the input, so that the layer sees one sample at "
+                  "a time.",
+            "%s%s gets %s, whose dimension %d counts the samples, and takes them for %s.",
+            attends ? "attention" : node->op,
+            sonde__builtin_walk_line(program, node->place, &line),
+            sonde__builtin_walk_shape(program, value, &shape), dim,
+            recurs                                       ? "the steps of a sequence"
+            : attends                                    ? "the positions of a sequence"
+            : sonde__builtin_walk_is(node->op, "linear") ? "features"
+                                                         : "channels or places");
+    }
+}
+
+/* --- shares ---------------------------------------------------------------------------- */
+
+/* The operation that makes the sum over samples that a division divides by: of the numerator,
+ * or of its exponential; NULL: it is not so. */
+static const sonde_program_node *find_sum(const mixed *m, const sonde_program_node *node)
+{
+    int value = sonde__builtin_walk_operand(node, 1),
+        whole = sonde__builtin_walk_operand(node, 0);
+    const sonde_program_node *sum = sonde__builtin_walk_up(
+        m->program, &value, "add clamp unsqueeze reshape expand contiguous");
+
+    return sum != NULL && whole >= 0 && sonde__builtin_walk_is(sum->op, "sum") &&
+                   sonde__builtin_walk_first(sum) == whole &&
+                   sonde__builtin_samples_is_over(m->program, m->samples, sum)
+               ? sum
+               : NULL;
+}
+
+/* Whether a value goes straight into a loss. */
+static bool is_scored(const mixed *m, int value)
+{
+    const sonde_program *program = m->program;
+
+    for (size_t i = 0; i < program->loss_count; i++) {
+        int one = program->losses[i].predictions;
+
+        (void)sonde__builtin_walk_up(program, &one,
+                                     SONDE__WALK_VIEWS " " SONDE__WALK_PLAIN " log");
+        if (one == value) {
+            return program->losses[i].node >= 0 &&
+                   sonde__builtin_walk_is(program->nodes[program->losses[i].node].op,
+                                          "cross_entropy nll_loss kl_div");
+        }
+    }
+    return false;
+}
+
+static void judge_shares(sonde_rule_run *run, const mixed *m,
+                         const sonde_program_node *node)
+{
+    const sonde_program *program = m->program;
+    const sonde_program_loss *loss = sonde__builtin_samples_loss(program);
+    const bool divides = sonde__builtin_walk_is(node->op, "div");
+    const sonde_program_node *over =
+        divides ? find_sum(m, node)
+        : sonde__builtin_walk_is(node->op, NORMALIZERS) &&
+                sonde__builtin_samples_is_over(program, m->samples, node)
+            ? node
+            : NULL;
+    const int output = node->outputs[0];
+    sonde__builtin_text shape, line;
+
+    if (over == NULL || loss == NULL || !m->predicted[output] ||
+        m->samples[loss->predictions].kind != SONDE__SAMPLES_ALONG ||
+        is_scored(m, output)) {
+        return;
+    }
+    const int value = sonde__builtin_walk_first(over);
+    const int dim = m->samples[value].dim;
+    if (m->samples[value].sure &&
+        sonde_rule_found_at(run, tensor_of(m, output, -1), node->place,
+                            SONDE_SEVERITY_ERROR, "dim", (double)dim, -1.0)) {
+        sonde_rule_say(run, "Normalize along the dimension of the features.",
+                       "%s%s runs over dimension %d of %s, which counts the samples: "
+                       "what is made of one depends on the others.",
+                       divides ? "The sum that div divides by" : node->op,
+                       sonde__builtin_walk_line(program, node->place, &line), dim,
+                       sonde__builtin_walk_shape(program, value, &shape));
+    }
+}
+
+/* --- the rule -------------------------------------------------------------------------- */
+
+/* The operation that cut what a layer reads; -1: none did. */
+static int find_cut(const mixed *m, const sonde_program_node *node)
+{
+    for (size_t i = 0; i < node->input_count; i++) {
+        const int value = node->inputs[i];
+
+        if (value >= 0 && m->samples[value].kind == SONDE__SAMPLES_CUT) {
+            return m->samples[value].node;
+        }
+    }
+    return -1;
+}
+
+static void judge_node(sonde_rule_run *run, const mixed *m, int number)
+{
+    const sonde_program_node *node = &m->program->nodes[number];
+    const int value = sonde__builtin_walk_operand(node, 0);
+
+    judge_shares(run, m, node);
+    if (!sonde__builtin_walk_is(node->op, LAYERS)) {
+        return;
+    }
+    const int cut = find_cut(m, node);
+    const sonde__builtin_samples *made = &m->samples[node->outputs[0]];
+    if (cut >= 0) {
+        if (sonde__builtin_walk_is(m->program->nodes[cut].op, RESHAPES)) {
+            report_cut(run, m, cut, number);
+        }
+    } else if (made->kind == SONDE__SAMPLES_CUT && made->node == number && made->sure &&
+               value >= 0) {
+        report_layer(run, m, number);
+    }
+}
+
+static void judge(sonde_rule_run *run, const sonde_program *program)
+{
+    mixing *state = sonde_rule_state(run);
+    const sonde_program_loss *loss = sonde__builtin_samples_loss(program);
+
+    if (!sonde__builtin_walk_trains(program)) {
+        return;
+    }
+    state->shown = true;
+    bool *learned = sonde__builtin_walk_marks(run, program),
+         *predicted = sonde__builtin_walk_marks(run, program);
+    sonde__builtin_samples *samples = sonde__builtin_samples_follow(run, program);
+    if (learned != NULL && predicted != NULL && samples != NULL &&
+        sonde__builtin_walk_objectives(program, learned)) {
+        sonde__builtin_walk_above(program, learned, true);
+        if (loss != NULL) {
+            predicted[loss->predictions] = true;
+            sonde__builtin_walk_above(program, predicted, true);
+        }
+        const mixed m = {program, samples, learned, predicted};
+        for (size_t i = 0; i < program->node_count; i++) {
+            if (program->nodes[i].output_count > 0 &&
+                learned[program->nodes[i].outputs[0]]) {
+                judge_node(run, &m, (int)i);
+            }
+        }
+    }
+    sonde__free(samples);
+    sonde__free(predicted);
+    sonde__free(learned);
+}
+
+static void finish(sonde_rule_run *run)
+{
+    const mixing *state = sonde_rule_state(run);
+
+    if (!state->shown) {
+        sonde_rule_lacked(run, "the run has no program of a training step");
+    }
+}
+
+const sonde_rule sonde__builtin_batch_mixing = {
+    .abi = SONDE_RULE_ABI,
+    .name = "BatchMixing",
+    .summary = "what the network makes of a sample depends on others of the batch",
+    .condition =
+        "In the program of a training step, one of these holds: (1) a reshape puts parts of several samples into one row, and a layer reads that; "
+        "(2) a recurrent layer or attention takes the samples for the steps of a sequence; (3) a layer takes them for features, channels or places; "
+        "(4) softmax or a division by a sum normalizes over them, and predictions are made of the result.",
+    .advice = "Keep the samples apart: look at the shapes before and after this line.",
+    .modes = SONDE__TRAIN,
+    .state_size = sizeof(mixing),
+    .finish = finish,
+    .program = judge,
+};
