@@ -2,8 +2,8 @@
 
 The files: problem.py knows the forms of a loss function and a batch, guard.py copies and puts
 back, subject.py evaluates copies; each property is a function of a file of its theme, and
-properties.py turns what it raises into a row; result.py prints the rows. command.py is
-`python -m sonde check`.
+properties.py turns what it raises into a row, with the line of the program that places.py finds;
+result.py prints the rows. command.py is `python -m sonde check`.
 """
 
 from __future__ import annotations

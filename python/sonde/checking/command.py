@@ -24,14 +24,13 @@ from torch import nn
 from torch.optim.optimizer import (register_optimizer_step_post_hook,
                                    register_optimizer_step_pre_hook)
 
-from . import check_problem, graphs, replay
+from . import check_problem, graphs, places, replay
 from .properties import listed
 from .result import Result
 from .result import joined as joined_results
 from .tape import Loss, Tape
 
 _IDLE = 10  # steps without a new network or without a backward pass, before the program ends
-_OWN = (os.path.dirname(torch.__file__), os.path.dirname(os.path.dirname(__file__)))
 
 
 class Ended(BaseException):
@@ -140,7 +139,7 @@ class Session:
         whole.notes += notes_of(whole, optimizer)
         result = check_problem(whole, self.seconds)
         if result.passed or result.failed:
-            self.results.append((place(), result))
+            self.results.append((places.here(), result))
         else:
             self.why = result.rows[0].message
 
@@ -218,20 +217,10 @@ def notes_of(whole: Any, optimizer: torch.optim.Optimizer | None) -> list[str]:
         f"the first step of {type(optimizer).__name__}"
     inputs = [f"{name} {str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}"
               for call in whole.calls for name, value in call.named()]
-    notes = [f"checked at {at}{f' ({place()})' if place() else ''}: {type(whole.model).__name__}" +
+    notes = [f"checked at {at}{f' ({places.here()})' if places.here() else ''}: {type(whole.model).__name__}" +
              (f" of {listed(inputs)}" if inputs else "")]
     return notes + ([f"without the loss: {whole.why}"] if whole.loss_from is None and whole.why
                     else [])
-
-
-def place() -> str:
-    """The line of the program that runs."""
-    frame = sys._getframe()
-    while frame is not None and (frame.f_code.co_filename.startswith(_OWN)
-                                 or not os.path.exists(frame.f_code.co_filename)):
-        frame = frame.f_back  # type: ignore[assignment]
-    return "" if frame is None else \
-        f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
 
 
 # --- the command ------------------------------------------------------------------------------
@@ -285,7 +274,7 @@ def print_problem(problem: BaseException, program: list[str]) -> None:
     """The traceback, from the program's own first line on."""
     trace = problem.__traceback__
     while trace is not None and trace.tb_next is not None and \
-            trace.tb_frame.f_code.co_filename.startswith((*_OWN, "<frozen")):
+            trace.tb_frame.f_code.co_filename.startswith((*places.OWN, "<frozen")):
         trace = trace.tb_next
     traceback.print_exception(type(problem), problem, trace)
 

@@ -59,7 +59,8 @@ def start(subject: Subject) -> str:
     base = constant_loss(subject)
     kinds = {graphs.kind(node) for node in graphs.nodes(loss)}
     if not kinds & {"NllLoss", "NllLoss2D", "BinaryCrossEntropyWithLogits"}:
-        return f"{value:.4g} (a constant prediction reaches {base:.4g}; their scale is the targets')"
+        return f"{value:.4g} (a constant prediction reaches {base:.4g}; no limit, as both depend on " \
+               "the scale of the targets)"
     if value > _FAR * base and value > base + _FURTHER:
         raise Failed(f"the loss at the start is {value:.4g}; a constant prediction reaches "
                      f"{base:.4g}", "The initial weights or the inputs are too large: keep the "

@@ -20,6 +20,7 @@ class Row(NamedTuple):
     where: tuple[str, ...] = ()  # parameters, modules or tensors
     advice: str = ""
     seconds: float = 0.0
+    place: str = ""  # a line of the program
 
 
 class CheckError(RuntimeError):
@@ -87,7 +88,7 @@ class Result:
             head = f"{row.verdict:<{len(NOT_APPLICABLE)}}  {row.title:<{title}}  "
             advice = f". {row.advice}" if row.advice and row.verdict == FAILED else ""
             lines += textwrap.wrap(
-                row.message + advice, max(_WIDTH, len(head) + 40), initial_indent=head,
+                row.message + (f" ({row.place})" if row.place else "") + advice, max(_WIDTH, len(head) + 40), initial_indent=head,
                 subsequent_indent=" " * len(head), break_long_words=False) or [head.rstrip()]
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes), self._summary()])
 
