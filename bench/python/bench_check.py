@@ -45,7 +45,8 @@ BROKEN = {
 def check_network(name):
     import torch
     import check_networks
-    import check_unusual  # noqa: F401 adds to the lists of check_networks
+    import check_sequences  # noqa: F401 adds to the lists of check_networks
+    import check_unusual  # noqa: F401 adds to them too
     import sonde
     torch.set_num_threads(1)
     build, right = check_networks.FAULTS.get(name) or (check_networks.HEALTHY[name], ())
@@ -63,7 +64,8 @@ def check_network(name):
 def network_names(build):
     sys.path[:0] = [HERE, os.path.join(build, "python")]
     import check_networks
-    import check_unusual  # noqa: F401 adds to the lists of check_networks
+    import check_sequences  # noqa: F401 adds to the lists of check_networks
+    import check_unusual  # noqa: F401 adds to them too
     return [*check_networks.HEALTHY, *check_networks.FAULTS]
 
 
@@ -92,7 +94,7 @@ def check_program(name, a):
 
 
 def run_check(a, recording, program, folder):
-    command = ["nice", "-n", "5", sys.executable, "-m", "sonde", "check", "--json",
+    command = [sys.executable, "-m", "sonde", "check", "--json",
                os.path.basename(program.file), *program.arguments]
     begin = time.monotonic()
     done = subprocess.run(command, cwd=os.path.join(folder, os.path.dirname(program.file)),
@@ -169,10 +171,20 @@ def judged(part, a):
     names = list(network_names(a.build) if part == "networks" else program_names(a))
     names = [name for name in names
              if any(fnmatch.fnmatch(name, only) for only in a.only.split(","))]
-    if part == "networks":
-        return [check_network(name) for name in names]
+    names.sort(key=lambda name: "/" in name)  # healthy ones first
+    results = []
     with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
-        return list(pool.map(lambda name: one_program(name, a), names))
+        for result in map(check_network, names) if part == "networks" else \
+                pool.map(lambda name: one_program(name, a), names):
+            results.append(result)
+            keep(a, results)  # a run that is cut short has results too
+    return results
+
+
+def keep(a, results):
+    if a.json:
+        with open(a.json, "w", encoding="utf-8") as out:
+            json.dump(results, out, indent=1)
 
 
 def one_program(name, a):
@@ -202,9 +214,7 @@ def main():
         every += results
         if results:
             tally(part, results, a.verbose)
-    if a.json:
-        with open(a.json, "w", encoding="utf-8") as out:
-            json.dump(every, out, indent=1)
+    keep(a, every)
 
 
 if __name__ == "__main__":

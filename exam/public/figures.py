@@ -64,11 +64,11 @@ def kept_text(figures):
     healthy = figures["healthy"]
     return [*judging.rows_of(figures), "",
             f"The set `kept`: {figures['programs']} programs of {figures['repositories']} repositories. "
-            f"{figures['alarmed']} of {healthy} healthy runs are alarmed "
-            f"({judging.wilson(figures['alarmed'], healthy)}), {figures['doubted']} end in another verdict than "
+            f"Of {healthy} healthy runs {figures['alarmed']} are alarmed, "
+            f"{judging.wilson(figures['alarmed'], healthy)}; {figures['doubted']} end in another verdict than "
             f"\"nothing found\", and a healthy run has {figures['notes'] / max(1, healthy):.2f} notes. In "
             f"{figures['contradicting']} of {figures['runs']} runs the verdict finds nothing although a finding stands "
-            f"above it."]
+            f"above it. {figures['left_out']} runs are left out: the program ended with an error, or took too long."]
 
 
 def bugs_text(figures):

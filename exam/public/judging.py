@@ -125,14 +125,14 @@ def count(results):
 
 
 def total(figures):
-    return dict(sum(map(collections.Counter, figures["families"].values()), collections.Counter(runs=0, found=0)))
+    return {key: sum(row[key] for row in figures["families"].values()) for key in ("runs", "found", "loud", "right")}
 
 
 def rows_of(figures):
     """The table of families, as Markdown."""
     lines = ["| family | runs | found | by a warning or an error | at the right place | silent |", "|---|---|---|---|---|---|"]
     for name, row in [(table.FAMILIES[f], r) for f, r in figures["families"].items()] + [("all", total(figures))]:
-        n, found, loud, right = (row.get(key, 0) for key in ("runs", "found", "loud", "right"))
+        n, found, loud, right = (row[key] for key in ("runs", "found", "loud", "right"))
         lines.append(f"| {name} | {n} | {wilson(found, n)} | {wilson(loud, n)} | {wilson(right, n)} | {n - found} |")
     return lines
 
@@ -145,19 +145,21 @@ def print_healthy(results):
 
 
 def judged(a, programs):
-    """The results that count. Prints which do not."""
+    """The results that count, and how many do not. Prints which do not."""
     results = list(load(a, programs))
     good, bad = usable(results)
     for name in sorted(bad):
         print(f"left out: a healthy run of {name} ends with an error or was not watched")
     for program, fault, *_ in filter(is_crash, results):
         print(f"left out: {program.name} {fault.name} ends with an error or takes too long")
-    return [r for r in results if r[0].name in good and not is_crash(r)]
+    counted = [r for r in results if r[0].name in good and not is_crash(r)]
+    return counted, len(results) - len(counted)
 
 
 def judge(a, programs):
-    results = judged(a, programs)
+    results, left_out = judged(a, programs)
     figures, missed = count(results)
+    figures["left_out"] = left_out
     n = figures["healthy"]
     print(f"{figures['programs']} programs of {figures['repositories']} repositories. Healthy runs alarmed: "
           f"{figures['alarmed']} of {n}, {wilson(figures['alarmed'], n)}; with another verdict than nothing found: "

@@ -240,7 +240,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_trial_vitals_series(
  * Gets the program in force at a step of a mode, as the mode counts it (-1: the last):
  * that of the last step up to this one that recorded one. *out is new; free it with
  * sonde_program_destroy. SONDE_ENOTFOUND: none is recorded. SONDE_EFORMAT: its text is
- * damaged.
+ * damaged, or the run declares one of which it has no value.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_trial_program(sonde_trial *trial, sonde_mode mode,
                                                       int64_t step, sonde_program **out,

@@ -109,6 +109,8 @@ bool sonde__python_add_watch(PyObject *module);
 bool sonde__python_add_hook(PyObject *module);
 bool sonde__python_add_backward(PyObject *module);
 bool sonde__python_add_calls(PyObject *module);
+/* Adds Passing, which modes of torch.overrides call. */
+bool sonde__python_add_passing(PyObject *module);
 bool sonde__python_add_trial(PyObject *module);
 bool sonde__python_add_graph(PyObject *module);
 bool sonde__python_add_session(PyObject *module);

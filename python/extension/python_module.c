@@ -117,8 +117,9 @@ PyMODINIT_FUNC PyInit__sonde(void)
         !(sonde__python_add_errors(module) && sonde__python_add_array(module) &&
           sonde__python_add_sketch(module) && sonde__python_add_watch(module) &&
           sonde__python_add_hook(module) && sonde__python_add_backward(module) &&
-          sonde__python_add_calls(module) && sonde__python_add_trial(module) &&
-          sonde__python_add_graph(module) && sonde__python_add_session(module))) {
+          sonde__python_add_calls(module) && sonde__python_add_passing(module) &&
+          sonde__python_add_trial(module) && sonde__python_add_graph(module) &&
+          sonde__python_add_session(module))) {
         Py_CLEAR(module);
     }
     return module;

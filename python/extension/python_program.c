@@ -2,7 +2,8 @@
  * python_program.c - which steps python/sonde/program records.
  *
  * The outline of a step is a hash of its events: the roots that are called and how, the
- * places that call backward, optimizers, what clears, clips or scales gradients. The first
+ * places that call backward, optimizers, what clears, clips or scales gradients; calls of
+ * one root in a row are one, since a loop may make any number of them. The first
  * steps of a mode are recorded, and then, for each outline that is new, one: the step
  * itself if the events before its forward pass are new, or else the step after it.
  *
@@ -14,7 +15,7 @@
 
 #include <string.h>
 
-enum { FIRST_TRAIN = 2, FIRST_OTHER = 1 };
+enum { FIRST_TRAIN = 2, FIRST_OTHER = 1, FIRST_DISTANCE = 64 };
 /* A look costs up to a third of a small step: it is taken at the first steps of training, at
  * the first ones of each evaluation, and then seldom. */
 enum { LOOK_FIRST = 20, LOOK_EVALUATED = 8, LOOK_EVERY = 50 };
@@ -28,6 +29,21 @@ static uint64_t mix(uint64_t hash, uint64_t value)
     return hash ^ hash >> 29;
 }
 
+/* Whether new outlines may take the place of known ones: at a step and the next one, at
+ * distances that double, from when all places are taken. */
+static bool may_forget(sonde__python_programs *programs)
+{
+    if (programs->distance == 0) {
+        programs->distance = FIRST_DISTANCE;
+        programs->next_late = programs->steps + programs->distance;
+    } else if (programs->steps >= programs->next_late) {
+        programs->distance *= 2;
+        programs->next_late = programs->steps + programs->distance;
+        programs->late_until = programs->steps + 1;
+    }
+    return programs->steps <= programs->late_until && programs->late_until > 0;
+}
+
 /* Adds an outline to those that are known. True: it was not, and there is room. */
 static bool learn(sonde__python_programs *programs, uint64_t outline)
 {
@@ -36,10 +52,13 @@ static bool learn(sonde__python_programs *programs, uint64_t outline)
             return false;
         }
     }
-    if (programs->known_count == SONDE__PYTHON_OUTLINES) {
+    if (programs->known_count < SONDE__PYTHON_OUTLINES) {
+        programs->known[programs->known_count++] = outline;
+    } else if (may_forget(programs)) {
+        programs->known[programs->forgotten++ % SONDE__PYTHON_OUTLINES] = outline;
+    } else {
         return false;
     }
-    programs->known[programs->known_count++] = outline;
     return true;
 }
 
@@ -64,8 +83,13 @@ static bool tell(sonde__python_watch *self, const char *method, PyObject *a, PyO
 void sonde__python_outline(sonde__python_watch *self, uint64_t event, uint64_t detail)
 {
     const int mode = self->mode < 0 ? SONDE_MODE_TRAIN : self->mode;
+    sonde__python_programs *programs = &self->programs;
+    const uint64_t now = mix(mix(BEGUN, event), detail);
 
-    self->programs.outline[mode] = mix(mix(self->programs.outline[mode], event), detail);
+    if (now != programs->last[mode]) {
+        programs->outline[mode] = mix(mix(programs->outline[mode], event), detail);
+    }
+    programs->last[mode] = now;
 }
 
 /* Whether the step of a mode that is to come is recorded, as far as is known. */
@@ -100,6 +124,7 @@ static uint64_t note(sonde__python_watch *self, uint64_t event, uint64_t detail)
     uint64_t *outline = &programs->outline[SONDE_MODE_TRAIN];
 
     *outline = mix(mix(*outline, event), detail);
+    programs->last[SONDE_MODE_TRAIN] = 0;
     if (self->mode == SONDE_MODE_TRAIN) {
         return programs->on;
     }
@@ -109,14 +134,20 @@ static uint64_t note(sonde__python_watch *self, uint64_t event, uint64_t detail)
     return learn(programs, mix(*outline, NOTED)) ? *outline | 2U : 0;
 }
 
-/* The first evaluation after a step of training. */
+/* An evaluation: the first one with gradients and the first one without, after a step of
+ * training. */
 static bool note_evaluation(sonde__python_watch *self)
 {
-    const uint64_t outline = note(self, EVALUATED, 0);
+    const int grad = sonde__python_keeps_gradients(self);
     PyObject *kind = NULL, *number = NULL;
-    bool good = true;
+    uint64_t outline = 0;
+    bool good = grad >= 0;
 
-    self->programs.evaluated = true;
+    if (grad < 0 || self->programs.evaluated[grad]) {
+        return good;
+    }
+    outline = note(self, EVALUATED, (uint64_t)grad);
+    self->programs.evaluated[grad] = true;
     if (outline > 1) {
         kind = PyUnicode_FromString("evaluation");
         number = PyLong_FromUnsignedLongLong(outline);
@@ -230,7 +261,7 @@ bool sonde__python_program_begin(sonde__python_watch *self, int mode)
     if (self->hooks == NULL) {
         return true;
     }
-    if (mode != SONDE_MODE_TRAIN && !programs->evaluated) {
+    if (mode != SONDE_MODE_TRAIN && !(programs->evaluated[0] && programs->evaluated[1])) {
         good = note_evaluation(self);
     }
     programs->wanted[mode] =
@@ -242,8 +273,9 @@ bool sonde__python_program_begin(sonde__python_watch *self, int mode)
         good = look(self, mode);
     }
     programs->begun[mode]++;
+    programs->steps++;
     if (mode == SONDE_MODE_TRAIN) {
-        programs->evaluated = false;
+        memset(programs->evaluated, 0, sizeof programs->evaluated);
         programs->note_count = 0;
         memset(programs->begun + SONDE_MODE_TRAIN + 1, 0,
                sizeof programs->begun - sizeof programs->begun[0]);
@@ -260,7 +292,7 @@ bool sonde__python_program_end(sonde__python_watch *self)
     const bool is_new = learn(programs, outline);
     const bool was_told = was_on || programs->looking;
 
-    programs->outline[mode] = 0;
+    programs->outline[mode] = programs->last[mode] = 0;
     programs->on = programs->looking = false;
     programs->wanted[mode] = (is_new && !was_on) || programs->asked;
     programs->asked = false;

@@ -195,11 +195,23 @@ static int mode_without_gradients(const sonde__python_watch *self)
                                                                          : -1;
 }
 
+int sonde__python_keeps_gradients(const sonde__python_watch *self)
+{
+    static PyObject *name;
+    PyObject *asked = sonde__python_attribute(self->hooks, &name, "is_grad_enabled");
+    PyObject *enabled = asked != NULL ? PyObject_CallObject(asked, NULL) : NULL;
+    const int yes = enabled != NULL ? PyObject_IsTrue(enabled) : -1;
+
+    Py_XDECREF(asked);
+    Py_XDECREF(enabled);
+    return yes;
+}
+
 /* The mode of a forward pass: -1: it belongs to no step, -2: an exception is set. */
 static int mode_of(const sonde__python_watch *self, PyObject *root)
 {
-    static PyObject *training_name, *enabled_name;
-    PyObject *training = NULL, *asked = NULL, *enabled = NULL;
+    static PyObject *training_name;
+    PyObject *training = NULL;
     int yes = 0;
 
     if (self->given_mode >= 0) {
@@ -211,11 +223,7 @@ static int mode_of(const sonde__python_watch *self, PyObject *root)
     if (yes <= 0) {
         return yes < 0 ? -2 : SONDE_MODE_EVAL;
     }
-    asked = sonde__python_attribute(self->hooks, &enabled_name, "is_grad_enabled");
-    enabled = asked != NULL ? PyObject_CallObject(asked, NULL) : NULL;
-    Py_XDECREF(asked);
-    yes = enabled != NULL ? PyObject_IsTrue(enabled) : -1;
-    Py_XDECREF(enabled);
+    yes = sonde__python_keeps_gradients(self);
     return yes < 0 ? -2 : yes > 0 ? SONDE_MODE_TRAIN : mode_without_gradients(self);
 }
 

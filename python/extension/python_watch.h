@@ -73,12 +73,17 @@ enum { SONDE__PYTHON_OUTLINES = 32, SONDE__PYTHON_NOTES = 32 };
 typedef struct sonde__python_programs {
     uint64_t outline[SONDE_MODE_COUNT]; /* of the step that is on, or is to come */
     uint64_t known[SONDE__PYTHON_OUTLINES];
+    size_t forgotten;   /* outlines that others took the place of */
+    uint64_t steps;     /* of all modes */
+    uint64_t next_late; /* from this one on more may; 0: not all places are taken */
+    uint64_t late_until, distance;
+    uint64_t last[SONDE_MODE_COUNT]; /* event of the step; of several alike one counts */
     size_t known_count;
     unsigned recorded[SONDE_MODE_COUNT]; /* steps */
     bool wanted[SONDE_MODE_COUNT];       /* the next step is recorded */
     bool on;                             /* the step that is on is recorded */
     bool asked;                          /* by it: the next one of its mode is, too */
-    bool evaluated;                      /* since the last step of training */
+    bool evaluated[2]; /* since the last step of training; [1]: with gradients */
     uint64_t notes[SONDE__PYTHON_NOTES]; /* outlines after each event since then */
     size_t note_count;
     bool looking;                       /* the step that is on shows some of these */
@@ -363,6 +368,9 @@ bool sonde__python_begin(sonde__python_watch *self, int mode);
  * findings are delivered. */
 bool sonde__python_end(sonde__python_watch *self);
 /* Around the forward pass of a root. */
+/* Whether autograd is on: 0, 1; -1: an exception is set. */
+int sonde__python_keeps_gradients(const sonde__python_watch *self);
+
 bool sonde__python_begin_root(sonde__python_watch *self, size_t index, PyObject *root,
                               PyObject *inputs);
 bool sonde__python_end_root(sonde__python_watch *self);

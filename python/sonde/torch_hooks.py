@@ -36,7 +36,7 @@ from . import _sonde
 from .device import is_elsewhere
 from .loss_places import Places
 from .optimizers import Following, given, stepping
-from .program import PASSING, Programs
+from .program import Programs
 
 if TYPE_CHECKING:
     from .watching import Watch
@@ -45,7 +45,8 @@ FORWARD, BACKWARD, UPDATE = 1, 2, 3
 _watched: "weakref.WeakSet[torch.nn.Module]" = weakref.WeakSet()
 _plain_backward = torch.autograd.backward
 _cores: list[_sonde.Watch] = []  # that are shown losses
-_backward = _sonde.Backward(_plain_backward, (torch.Tensor.backward.__code__, *PASSING), _cores)
+_backward = _sonde.Backward(_plain_backward, (
+    torch.Tensor.backward.__code__, torch.overrides.handle_torch_function.__code__), _cores)
 _calls = _sonde.Calls(_cores, is_compiling)
 
 
@@ -263,9 +264,31 @@ def _clip_values(plain: Any) -> Any:
     return clip
 
 
+class _Warnings:
+    """The module warnings, for torch.nn.functional: a function that a mode passes on is called by
+    PyTorch's own code, and its warning must point to the line that called it first."""
+
+    def __init__(self, plain: Any):
+        self._sonde = plain
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sonde, name)
+
+    def warn(self, message: Any, category: Any = None, stacklevel: int = 1, *rest: Any,
+             **options: Any) -> None:
+        frame, level, left = sys._getframe(1), stacklevel + 1, stacklevel - 1
+        while frame.f_back is not None and left > 0:
+            frame, left = frame.f_back, left - 1
+            if frame.f_code is _handling and frame.f_back is not None and \
+                    frame.f_back.f_back is not None:  # called by the function itself
+                frame, level = frame.f_back.f_back, level + 2
+        self._sonde.warn(message, category, level, *rest, **options)
+
+
+_handling = torch.overrides.handle_torch_function.__code__
 _schedulers = torch.optim.lr_scheduler
 # Classes and modules, and the functions of theirs that are wrapped while a watch is installed.
-_WRAPPED = ((_Scaler, "scale", _scale), (_Scaler, "update", _update),
+_WRAPPED = ((torch.nn.functional, "warnings", _Warnings), (_Scaler, "scale", _scale), (_Scaler, "update", _update),
             (torch.nn.utils.clip_grad, "_clip_grads_with_norm_", _clip),
             (torch.nn.utils, "clip_grad_value_", _clip_values),
             (torch.optim.Optimizer, "zero_grad", _cleared), (torch.nn.Module, "zero_grad", _cleared),

@@ -319,6 +319,47 @@ static sonde_err print_text(const sonde_program *program, sonde_diag *diag)
     return SONDE_OK;
 }
 
+/* --- damage ------------------------------------------------------------------------------- */
+
+/* The first defect, and how many there are. */
+typedef struct defects {
+    char first[SONDE_DIAG_LINE];
+    size_t count;
+} defects;
+
+static void take_defect(void *user, const char *text)
+{
+    defects *found = user;
+
+    if (found->count++ == 0) {
+        (void)snprintf(found->first, sizeof found->first, "%s", text);
+    }
+}
+
+/* A program that is not there may have been lost: says so where the run is damaged. */
+static sonde_err explain_missing(const char *run, const sonde_trial *trial, sonde_err err,
+                                 sonde_diag *diag)
+{
+    sonde_verify_report report = {0};
+    defects found = {.count = 0};
+    sonde_run_info info;
+
+    sonde_trial_describe(trial, &info);
+    if (info.workers < info.world) {
+        return sonde__fail(diag, SONDE_EFORMAT, run, "a run that is whole",
+                           "no program can be read, and the run has the folders of %d of "
+                           "%d workers",
+                           info.workers, info.world);
+    }
+    if (sonde_trial_verify(run, &report, take_defect, &found, NULL) != SONDE_OK ||
+        found.count == 0) {
+        return err;
+    }
+    return sonde__fail(diag, SONDE_EFORMAT, run,
+                       "a run that is whole; 'sonde verify' lists all defects",
+                       "no program can be read, and the run is damaged: %s", found.first);
+}
+
 static int run_program(const void *values, int argc, char **argv)
 {
     const program_values *asked = values;
@@ -332,7 +373,11 @@ static int run_program(const void *values, int argc, char **argv)
     (void)argc;
     SONDE__TRY_DONE(sonde_trial_open(argv[0], NULL, &trial, &diag));
     SONDE__TRY_DONE(choose_mode(trial, asked->mode, &mode, &diag));
-    SONDE__TRY_DONE(sonde_trial_program(trial, mode, step, &program, &diag));
+    err = sonde_trial_program(trial, mode, step, &program, &diag);
+    if (err == SONDE_ENOTFOUND || err == SONDE_EFORMAT) {
+        err = explain_missing(argv[0], trial, err, &diag);
+    }
+    SONDE__TRY_DONE(err);
     if (asked->json) {
         SONDE__TRY_DONE(print_text(program, &diag));
     } else {

@@ -164,6 +164,17 @@ printf 'model: fashion_cnn\nrecord: {path: new, when_nna: x}\n' >job.yaml
 check "job\.yaml:2: unknown key 'when_nna' \(expected when_nan\)" job.yaml
 [ ! -e new ] || fail "a run that never began is there"
 
+# as many rules judge the run later as in the process: names that tensors also have are listed
+train --out judged --record judged-run
+tail -1 "$out" >verdict
+grep -q '^nothing found by [0-9]* rules in 29 steps' verdict || fail "$(cat "$out")"
+run 0 "$sonde" rules judged-run --no-save --explain
+sed -n 's/^judged-run: //p' "$out" >later
+same later verdict
+grep -q '^PoorWeightInitialization *checked' "$out" || fail "$(cat "$out")"
+run 0 "$sonde" ls judged-run --names
+grep -qx 'relu_input_0' "$out" || fail "$(cat "$out")"
+
 # Ctrl-C: the run says so
 "$sonde" train --data data --out cut --epochs 1000 --no-eval --no-pictures --format json \
     --record cut-run >"$out" 2>"$err" </dev/null &

@@ -110,8 +110,26 @@ grep -q '^sonde: error: nowhere: ' "$err" || fail "$(cat "$err")"
 run 2 "$sonde" program twice --step -2
 grep -q -- "--step: '-2'" "$err" || fail "$(cat "$err")"
 
-# a byte of its text changed
-python3 - twice <<'END' || fail "no text in the run"
+# a damaged run says so: files cut short, gone, or changed by a byte
+damaged() { # PATTERN
+    run 2 "$sonde" program broken
+    [ "$(wc -l <"$err")" -eq 1 ] || fail "not one line: $(cat "$err")"
+    grep -qE "^sonde: error: broken: no program can be read, and the run $1" "$err" || fail "$(cat "$err")"
+    rm -r broken
+    cp -r twice broken
+}
+cp -r twice broken
+for file in seg-00000000.jsonl seg-00000000.safetensors; do
+    truncate -s 10 "broken/w0000/$file"
+    damaged 'is damaged: .*(10 bytes|lines)'
+    rm "broken/w0000/$file"
+    damaged 'is damaged: .*(No such file|lines)'
+done
+rm -r broken/w0000
+damaged 'has the folders of 0 of 1 workers'
+
+# ... and one byte of its text changed
+python3 - broken <<'END' || fail "no text in the run"
 import pathlib, sys
 for path in pathlib.Path(sys.argv[1]).rglob("*"):
     data = path.read_bytes() if path.is_file() else b""
@@ -121,6 +139,4 @@ for path in pathlib.Path(sys.argv[1]).rglob("*"):
 else:
     sys.exit(1)
 END
-run 2 "$sonde" program twice
-[ "$(wc -l <"$err")" -eq 1 ] || fail "not one line: $(cat "$err")"
-grep -qE '^sonde: error: .*(damaged|hash)' "$err" || fail "damage: $(cat "$err")"
+damaged 'is damaged: .*hash'

@@ -80,6 +80,13 @@ def labels(fault):
     return dense(), F.cross_entropy, (x, y + 1 if fault else y)
 
 
+@pair("reachable")
+def reachable(fault):
+    last = nn.ReLU() if fault else nn.Identity()
+    return nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 2), last), F.mse_loss, \
+        (torch.randn(ROWS, 6), 3 * torch.randn(ROWS, 2))
+
+
 @pair("reached")
 def reached(fault):
     def forward(self, x):
@@ -416,9 +423,10 @@ def what_cannot_be_tested():
 
     closed = dense()
     closed.forward = lambda x: closed[2](closed[0](x))
+    before = closed[0].weight.clone()
     result = sonde.check(closed, F.cross_entropy, (x, y))
-    check(f"a copy that would use the program's modules: {result}",
-          "forward is a function that holds" in result.rows[0].message and not result.failed)
+    check(f"a function that holds the network has the copy in its copy: {result}",
+          result and result["overfits"].verdict == "passed" and torch.equal(before, closed[0].weight))
 
     frozen = dense()
     frozen.requires_grad_(False)
@@ -442,6 +450,116 @@ def time_is_bounded():
     check(f"the whole is near the limit: {result.seconds}", result.seconds < 3)
 
 
+class FromFirstBatch(nn.Module):
+    """Initial values are those of the first batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.shift, self.out = nn.Parameter(torch.zeros(6)), nn.Linear(6, 3)
+        self.register_buffer("ready", torch.zeros(()))
+
+    def forward(self, x):
+        if not self.ready:
+            with torch.no_grad():
+                self.shift.copy_(x.mean(0))
+                self.ready.fill_(1)
+        return self.out(x - self.shift)
+
+
+class Batch:
+    """A batch of a class of the program's own."""
+
+    def __init__(self, x, y):
+        self.x, self.y = x, y
+
+
+def derivative(model, batch_):
+    x = batch_[0].requires_grad_()
+    slope = torch.autograd.grad(model(x).sum(), x, create_graph=True)[0]
+    return (slope - batch_[1]).pow(2).mean()
+
+
+def all_with_all(output, y):
+    same = (y[:, None] == y[None, :]).float()
+    return ((output @ output.T) - same).pow(2).mean()
+
+
+@program
+def unusual_networks():
+    """Healthy networks that look like faulty ones."""
+    x, y = rows()
+    scores = Net(lambda self, a, b: self.one(a) @ self.two(b).T, one=dense(), two=dense())
+    labels_inside = Net(lambda self, a, b: F.cross_entropy(self.one(a), b), one=dense())
+    choice = Net(lambda self, a: self.out(F.one_hot(self.one(a).argmax(1), 3).float()), one=dense(),
+                 out=nn.Linear(3, 3))
+    choice.one.requires_grad_(False)
+    table = nn.Embedding(10, 3, sparse=True)
+    for what, arguments, passed in (
+            ("values of the first batch", (FromFirstBatch(), F.cross_entropy, (x, y)), "mixing batch"),
+            ("a layer of a size not known yet", (nn.LazyLinear(3), F.cross_entropy, (x, y)), "reached"),
+            ("a batch of its own class", (dense(), lambda model, b: F.cross_entropy(model(b.x), b.y),
+                                          Batch(x, y)), "reached loss_on_targets mixing"),
+            ("a loss of a derivative", (nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 1)),
+                                        derivative, (x, torch.randn(ROWS, 6))), "reached overfits"),
+            ("rows compared in the loss", (dense(), all_with_all, (x, y)), "mixing"),
+            ("rows compared in the model", (scores, lambda model, b: F.cross_entropy(
+                model(*b), torch.arange(len(b[0]))), (x, x.flip(1))), "mixing"),
+            ("labels in the model", (labels_inside, lambda model, b: model(*b), (x, y)), "reached"),
+            ("a choice of few outputs", (choice, F.cross_entropy, (x, y)), "output_on_input"),
+            ("sparse gradients", (table, F.cross_entropy, (torch.arange(ROWS), y),
+                                  torch.optim.SparseAdam(table.parameters())), "reached held")):
+        result = sonde.check(*arguments)
+        check(f"{what}: nothing fails: {result.failed}", result)
+        for name in passed.split():
+            check(f"{what}: {name} passes: {result[name]}", result[name].verdict == "passed")
+
+
+class Mean(nn.Module):
+    """A mean over all positions, whatever the lengths."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.out = nn.Embedding(TOKENS, 8), nn.Linear(8, 3)
+
+    def forward(self, words, lengths):
+        return self.out(self.one(words).mean(1))
+
+
+@program
+def unusual_faults():
+    x, y = rows()
+    mean = Net(lambda self, a, b: (self.one(a) - self.one(a).mean(0)) @ self.two(b).T,
+               one=dense(), two=dense())
+    result = sonde.check(mean, lambda model, b: F.cross_entropy(model(*b), torch.arange(ROWS)),
+                         (x, x.flip(1)))
+    check(f"rows that mix in front of a similarity: {result['mixing']}",
+          result["mixing"].verdict == "failed")
+    result = sonde.check(dense(), lambda model, b: F.mse_loss(
+        model(b["x"]).gather(1, b["y"][:, None]), b["wanted"]), {"x": x, "y": y,
+                                                                "wanted": torch.randn(ROWS)})
+    check(f"one of several targets broadcasts: {result['target_rows']}",
+          result["target_rows"].verdict == "failed" and "(8,)" in result["target_rows"].message)
+    result = sonde.check(Mean(), F.cross_entropy, (tokens(), torch.tensor([9, 4, 2, 6]),
+                                                   torch.arange(4) % 3))
+    check(f"lengths that nobody uses: {result['padding']}", result["padding"].verdict == "failed")
+
+
+@program
+def hooks_of_the_program():
+    """Hooks on all modules and all optimizers do not see the copies, and are there afterwards."""
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+    seen = []
+    handles = [nn.modules.module.register_module_forward_hook(lambda *_: seen.append("module")),
+               register_optimizer_step_post_hook(lambda *_: seen.append("optimizer"))]
+    model = dense()
+    sonde.check(model, F.cross_entropy, rows(), torch.optim.SGD(model.parameters(), 0.1))
+    check(f"not called: {seen[:3]}", not seen)
+    model(rows()[0])
+    check("called again", seen)
+    for handle in handles:
+        handle.remove()
+
+
 @program
 def results():
     torch.manual_seed(1)
@@ -454,7 +572,7 @@ def results():
     check("each row is printed", all(row.title in str(bad) for row in bad.rows))
     values = json.loads(bad.to_json())
     check("json", values["passed"] is False and len(values["rows"]) == len(bad.rows) and
-          values["rows"][3]["where"] == ["a.weight", "a.bias"])
+          values["rows"][4]["where"] == ["a.weight", "a.bias"])
     raises(KeyError, "expected one of runs", good.__getitem__, "nothing")
     check("repr", "1 failed" in repr(bad))
 

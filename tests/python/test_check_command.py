@@ -156,6 +156,60 @@ if __name__ == "__main__":
 
 
 @program
+def whole_programs():
+    """Arguments, functions, workers, epochs, a checkpoint that would be written, no CUDA."""
+    code = """
+import argparse
+import os
+from torch.utils.data import DataLoader, Dataset
+
+class Rows(Dataset):
+    def __len__(self):
+        return 32
+    def __getitem__(self, i):
+        return torch.randn(6), i % 3
+
+class Trainer:
+    def __init__(self, args, device):
+        self.args, self.device, self.net = args, device, dense().to(device)
+        self.optimizer = torch.optim.AdamW(self.net.parameters(), args.lr)
+        self.loader = DataLoader(Rows(), batch_size=args.batch, num_workers=args.workers, shuffle=True)
+    def step(self, a, b):
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = F.cross_entropy(self.net(a.to(self.device)), b.to(self.device))
+        loss.backward()
+        self.optimizer.step()
+        return loss.item()
+    def fit(self):
+        for epoch in range(self.args.epochs):
+            for a, b in self.loader:
+                self.step(a, b)
+            torch.save(self.net.state_dict(), "last.pt")
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--lr", type=float, required=True)
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--workers", type=int, default=1)
+    args = parser.parse_args()
+    Trainer(args, torch.device("cuda" if torch.cuda.is_available() else "cpu")).fit()
+
+if __name__ == "__main__":
+    main()
+"""
+    status, output, errors = run(code, arguments=("--lr", "0.01", "--workers", "2"))
+    check(f"it is checked: {output[-400:]} {errors[-400:]}", status == 0 and
+          "first step of AdamW (train.py:" in output and "input float32 (8, 6)" in output)
+    check("no checkpoint is written", not os.path.exists(os.path.join(FOLDER, "last.pt")))
+    status, output, errors = run(code)
+    check(f"without its argument: {output} {errors[-300:]}", status == 2 and
+          "the program ended with 2" in output and "--lr" in errors)
+    status, output, _ = run("dense().to('cuda')") if not torch.cuda.is_available() else (2, "raised", "")
+    check(f"no CUDA: {status} {output}", status == 2 and "raised" in output)
+
+
+@program
 def modules_and_options():
     code = LOOP + "print('hello')\ntrain(dense())\n"
     status, output, errors = run(code, module=True)
@@ -247,6 +301,13 @@ for step in range(2):
     maker.step()"""
     healthy("a discriminator, two losses of one form", gan, "runs reached held mixing overfits",
             ("the first step of Adam (train.py:20): Sequential of input float32 (8, 6)",))
+    faulty("a mistake in the second network", gan.replace(
+        "loss(critic(fake), torch.ones(8, 1)).backward()\n",
+        "loss(critic(fake.detach()), torch.ones(8, 1)).backward()\n"), "reached", "at train.py:23: ")
+    healthy("a second optimizer that never steps", LOOP + """
+idle = torch.optim.SGD(dense().parameters(), 0.1)
+net = dense()
+train(net, steps=99)""", ALL)
     healthy("encoder and decoder with an optimizer each", """
 encoder, decoder = dense(6, 4), dense(4, 3)
 first, second = (torch.optim.SGD(one.parameters(), 0.1) for one in (encoder, decoder))

@@ -423,6 +423,22 @@ def deep_sigmoid():
     return fit(model, sgd(model))
 
 
+def rounded_steps():
+    class Rounds(torch.optim.Adam):
+        """Its weights hold what bfloat16 holds."""
+
+        def step(self, closure=None):
+            loss = super().step(closure)
+            with torch.no_grad():
+                for group in self.param_groups:
+                    for p in group["params"]:
+                        p.copy_(p.bfloat16())
+            return loss
+
+    model = Net()
+    return fit(model, Rounds(model.parameters(), 1e-3), steps=40)
+
+
 def too_fast():
     model = Net()
     return fit(model, sgd(model, 50.0), steps=40)
@@ -451,6 +467,7 @@ CASES = {
     "Overfit": (overfitted, evaluated),
     "Overtraining": (overfitted, evaluated),
     "PoorWeightInitialization": (large_start, classifier),
+    "RoundedWeights": (rounded_steps, classifier),
     "SaturatedActivation": (saturated, tanh_classifier),
     "SoftmaxMisuse": (softmax_twice, classifier),
     "StepOrder": (cleared_before_the_step, classifier),

@@ -74,13 +74,13 @@ def train(net, loader, loss_of=F.cross_entropy, between=None):
     return watch
 
 
-def evaluate(net, loader):
-    """As it is done."""
+def evaluate(net, loader, back=True):
+    """As it is done; back: the model is in training mode afterwards."""
     net.eval()
     with torch.no_grad():
         for x, y in loader:
             net(x).argmax(1).eq(y).sum()
-    net.train()
+    net.train(back)
 
 
 def place_of(finding):
@@ -265,10 +265,6 @@ def layers_in_a_list():
 
 @program
 def evaluation_left_on():
-    def forgets(net):
-        evaluate(net, test)
-        net.eval()
-
     torch.manual_seed(0)
     test = loader_of(*clusters(seed=4), shuffle=False)
     optimizer, watch = start(net := Net())
@@ -278,7 +274,7 @@ def evaluation_left_on():
             loss = F.cross_entropy(net(x), y)  # LINE left
             loss.backward()
             optimizer.step()
-        forgets(net)
+        evaluate(net, test, back=False)
     watch.close()
     finds(watch, "TrainEvalMode", "left")
     places = {place_of(f) for f in watch.findings if "is called in evaluation" in f.message}

@@ -336,6 +336,156 @@ def modes_between_steps():
     check(f"events: {found[-1][1].kinds()}", "batch" in found[-1][1].kinds())
 
 
+class Field(nn.Module):
+    """The right side of an equation, which a solver calls as often as it likes."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(5, 8), nn.Linear(8, 5)
+
+    def forward(self, x):
+        return self.second(torch.tanh(self.first(x)) * 0.5)
+
+
+@program
+def a_model_in_a_loop():
+    def make_net():
+        torch.manual_seed(1)
+        model = Field()
+        return model, torch.optim.SGD(model.parameters(), lr=0.01)
+
+    calls = iter([*range(600, 630)] * 2)
+
+    def step(model, optimizer):
+        x, _ = data()
+        optimizer.zero_grad()
+        for _ in range(next(calls)):
+            x = x + 0.001 * model(x)
+        F.mse_loss(x, torch.zeros(12, 5)).backward()
+        optimizer.step()
+
+    found = both("a model in a loop", make_net, step, 30)
+    text = found[0][1]
+    check(f"{len(found)} programs", len(found) <= 4)
+    check(f"{len(text.nodes)} operations", 2000 < len(text.nodes) < 4000)
+    check(f"it says so: {text.gap}", "called more than 16 times" in text.gap)
+    check("further calls are one each", text.ops().count("call") > 100 and
+          text.ops()[-1] == "mse_loss")
+    check("the loss is linked to them", text.nodes[text.losses[0]["node"]]["inputs"][0] in
+          text.node("add", -1)["outputs"])
+
+
+@program
+def outlines_without_end():
+    """New programs are recorded at growing distances."""
+    def step(model, optimizer):
+        x, y = data()
+        number[0] += varies
+        optimizer.zero_grad()
+        for bit in range(9):  # another sequence of events at each step
+            if number[0] >> bit & 1:
+                model.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+    number, varies = [0], 1
+    model, optimizer = make()
+    watch = sonde.watch(model, optimizer, on_finding=None, rules=None)
+    found = texts_of(watch)
+    for _ in range(400):
+        step(model, optimizer)
+    check(f"{len(found)} programs of 400 steps", 8 <= len(found) <= 48)
+    many = len(found)
+    number[0], varies = 0, 0
+    for _ in range(300):
+        step(model, optimizer)
+    check(f"a step that stays is recorded at last: {len(found)}", len(found) > many)
+    watch.close()
+
+
+@program
+def work_of_a_loader():
+    def step(model, optimizer):
+        x, y = data()
+        for _ in range(2):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+        model.eval()
+        with torch.no_grad():
+            for _ in range(3):
+                pictures = [torch.rand(5).mul(2).sub(1) for _ in range(12)]
+                batch = torch.stack(pictures).clamp(-1, 1)
+                out = model(batch)
+                (out.argmax(1) == y).sum()
+        model.train()
+
+    found = both("a loader by hand", make, step, 2)
+    text = next(text for mode, text in found if mode == "eval")
+    check(f"the next batch is not in it: {text.ops()}", "mul" not in text.ops())
+    check("what is made of the output is", "argmax" in text.ops())
+
+
+@program
+def warnings_of_pytorch():
+    def said(watched):
+        model = nn.Linear(4, 1)
+        watch = sonde.watch(model, torch.optim.SGD(model.parameters(), 0.1), on_finding=None) \
+            if watched else None
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            out = model(torch.randn(8, 4))
+            F.mse_loss(out, torch.randn(8))
+            F.softmax(out)
+            nn.MSELoss()(out, torch.randn(8))
+        if watch is not None:
+            watch.close()
+        return [(row.filename, row.lineno, row.category, str(row.message)) for row in found]
+
+    plain = said(False)
+    check("three, at the same lines", len(plain) == 3 and said(True) == plain)
+    check("nothing is left", nn.functional.warnings is warnings)
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.qkv = nn.Linear(5, 5)
+        self.out = nn.Sequential(nn.Linear(5, 5), nn.ReLU())
+
+    def forward(self, x):
+        return self.out[0](self.qkv(x))
+
+
+class Kept(nn.Module):
+    """Its blocks are in a list, which registers nothing."""
+
+    def __init__(self):
+        super().__init__()
+        self.blocks = [nn.Sequential(nn.LayerNorm(5), Attention()) for _ in range(2)]
+        self.head = nn.Linear(5, 3)
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+
+@program
+def blocks_in_a_list():
+    def make_net():
+        torch.manual_seed(1)
+        model = Kept()
+        return model, torch.optim.SGD(model.parameters(), lr=0.1)
+
+    text = both("blocks in a list", make_net, usual)[-1][1]
+    names = [row["name"] for row in text.modules if row.get("name") and not row.get("registered")]
+    check(f"parts have paths: {names}", names == [
+        f"blocks.{i}{part}" for i in (0, 1) for part in ("", ".0", ".1", ".1.qkv", ".1.out.0")])
+    rows = [row["name"] for row in text.parameters if row.get("optimizer", -1) < 0]
+    check(f"and their parameters: {rows}", "blocks.1.1.qkv.weight" in rows)
+
+
 @program
 def ten_thousand_modules():
     def make_net():

@@ -310,14 +310,48 @@ def threads_and_interrupts():
           sonde.open(run).info["end_reason"] == "interrupted")
 
 
+def rule_of_the_page(name):
+    """A class of docs/own_rules.md as it stands."""
+    root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+    with open(os.path.join(root, "docs", "own_rules.md"), encoding="utf-8") as file:
+        blocks = file.read().split("## In Python")[1].split("```python")[1:]
+    code = next(block.split("```")[0] for block in blocks if f"class {name}(" in block)
+    names = {"sonde": sonde}
+    exec(code, names)  # pylint: disable=exec-used
+    return names[name]
+
+
+@program
+def the_page_reads_programs():
+    """The page's rule that reads programs fires where an activation is missing, and only there; in
+    process and over the run, at the line."""
+    rule = rule_of_the_page("LinearAfterLinear")
+    with open(__file__, encoding="utf-8") as file:
+        source = file.readlines()
+    for name, between in (("bare", []), ("sound", [torch.nn.ReLU()])):
+        model = torch.nn.Sequential(torch.nn.Linear(3, 8), *between, torch.nn.Linear(8, 1))
+        sgd = torch.optim.SGD(model.parameters(), lr=0.01)
+        run = folder(f"linear_{name}")
+        watch = sonde.watch(model, sgd, run=run, rules=[rule()], on_finding=lambda finding: None)
+        for _ in range(3):
+            sgd.zero_grad()
+            model(torch.randn(4, 3)).square().mean().backward()  # the line
+            sgd.step()
+        watch.close()
+        live, later = watch.findings, sonde.open(run).judge([rule()])
+        line = 1 + next(i for i, text in enumerate(source)
+                        if "model(torch.randn(4, 3))" in text)
+        wanted = [] if between else [("LinearAfterLinear", "1_output_0", 0, f"test_rules.py:{line}",
+                                      "Nothing is between it and 0.")]
+        for found in (live, later):
+            found = [(f.rule, f.tensor, f.step, os.path.basename(f.place), f.message) for f in found]
+            check(f"{name}: {found}", found == wanted)
+
+
 @program
 def the_page():
     """The class of docs/own_rules.md as it stands, in process and over the run."""
-    root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
-    with open(os.path.join(root, "docs", "own_rules.md"), encoding="utf-8") as file:
-        code = file.read().split("## In Python")[1].split("```python")[1].split("```")[0]
-    names = {}
-    exec(code, names)  # pylint: disable=exec-used
+    names = {"LossJump": rule_of_the_page("LossJump")}
     run = folder("page")
     _, watch = train([names["LossJump"](factor=5)], run=run)
     watch.close()

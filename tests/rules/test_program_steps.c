@@ -37,13 +37,14 @@
 #define TRAINING ", 'training': true"
 #define GRAD ", 'grad': true"
 /* A step of training whose forward pass counted as an evaluation. */
-#define STEP_ALONE(mode)                                                                 \
+#define STEP_ALONE(mode, events)                                                         \
     "'mode': 'train', 'modules': [{'kind': 'Net', 'registered': true" mode "},"          \
     "{'name': 'drop', 'kind': 'BatchNorm2d', 'registered': true" mode "}],"              \
     "'parameters': [{'name': 'fc.weight', 'requires_grad': true, 'optimizer': 0}],"      \
-    "'optimizers': [{'kind': 'SGD'}], 'events': ["                                       \
-    "{'event': 'evaluation', 'place': [0, 11]},"                                         \
+    "'optimizers': [{'kind': 'SGD'}], 'events': [" events                                \
     "{'event': 'step', 'optimizer': 0, 'place': [0, 14]}]"
+#define EVALUATION(grad, line) "{'event': 'evaluation'" grad ", 'place': [0, " #line "]},"
+#define BATCH "{'event': 'batch', 'place': [0, 10]},"
 
 /* --- events --------------------------------------------------------------------------- */
 
@@ -226,15 +227,28 @@ static const program_case cases[] = {
     {"training in evaluation mode, as a step of evaluation",
      "TrainEvalMode",
      {PASS("train", "'Dropout'", TRAINING, TRAINING GRAD, DROPOUT("true"), LOSS, TRAINS),
-      STEP_ALONE("")},
+      STEP_ALONE("", EVALUATION("", 9) BATCH EVALUATION(GRAD, 11))},
      .outcome = FAILED,
      .about = "drop_output_0",
      .line = 11,
      .message = "BatchNorm2d"},
+    {"a second step in evaluation mode, after an evaluation with gradients",
+     "TrainEvalMode",
+     {PASS("train", "'Dropout'", TRAINING, TRAINING GRAD, DROPOUT("true"), LOSS, TRAINS),
+      STEP_ALONE("", EVALUATION(GRAD, 9) BATCH)},
+     .outcome = FAILED,
+     .about = "drop_output_0",
+     .line = 14,
+     .message = "in evaluation mode"},
+    {"a step without a pass, after an evaluation without gradients",
+     "TrainEvalMode",
+     {PASS("train", "'Dropout'", TRAINING, TRAINING GRAD, DROPOUT("true"), LOSS, TRAINS),
+      STEP_ALONE("", EVALUATION("", 9) BATCH)},
+     .outcome = CLEAN},
     {"a second step after an evaluation",
      "TrainEvalMode",
      {PASS("train", "'Dropout'", TRAINING, TRAINING GRAD, DROPOUT("true"), LOSS, TRAINS),
-      STEP_ALONE(TRAINING)},
+      STEP_ALONE(TRAINING, EVALUATION(GRAD, 11))},
      .outcome = CLEAN},
     {"training in training mode",
      "TrainEvalMode",

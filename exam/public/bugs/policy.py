@@ -45,13 +45,12 @@ optimizer = torch.optim.Adam(agent.parameters(), lr=3e-3)
 for episode in range(1000):
     states, actions, returns = play(65)
     with torch.no_grad():
-        logits, values = agent(states)
+        logits, before = agent(states)
         old = Categorical(logits=logits).log_prob(actions)
-        advantages = returns - values.squeeze(-1)
     for rows in torch.arange(65).split(64 if episode % 2 else 65):
         logits, values = agent(states[rows])
         ratio = (Categorical(logits=logits).log_prob(actions[rows]) - old[rows]).exp()
-        part = advantages[rows]
+        part = returns[rows] - before[rows].squeeze(-1)
         part = (part - part.mean()) / (part.std() + 1e-8) if len(part) > 1 else part
         policy_loss = -torch.min(ratio * part, ratio.clamp(0.8, 1.2) * part).mean()
         value_loss = (returns[rows] - values.squeeze(-1)).pow(2).mean()

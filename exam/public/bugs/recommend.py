@@ -26,7 +26,7 @@ class Attentional(nn.Module):
 
 
 torch.manual_seed(0)
-chosen, every, users, items, known = drawn.ratings()
+chosen, every, users, items, known = drawn.ratings(40, 60)
 labels = torch.tensor([known.get((user, item), 0.0) for user, item in every])
 rows = torch.tensor([[user, item, user % 7] for user, item in every])
 wanted = torch.cat([labels.nonzero()[:, 0], torch.randperm(len(rows))[:len(chosen)]])
@@ -34,7 +34,7 @@ loader = DataLoader(TensorDataset(rows[wanted], labels[wanted]), batch_size=64, 
 model = Attentional([users, items, 7])
 optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
 criterion = nn.BCEWithLogitsLoss()
-for epoch in range(10):
+for epoch in range(50):
     model.train()
     for x, y in loader:
         optimizer.zero_grad()

@@ -34,7 +34,7 @@ def lost(parameter, at=1):
 def bad(tensor, at):
     """A kernel that leaves one row of its result unwritten, once."""
     if is_at("bad", at):
-        tensor = tensor.clone()
+        tensor = tensor.clone(memory_format=torch.contiguous_format)
         tensor.data.view(-1)[:max(1, tensor.numel() // 8)] = float("nan")
     return tensor
 

@@ -2,8 +2,8 @@
 
 The files: problem.py knows the forms of a loss function and a batch, guard.py copies and puts
 back, subject.py evaluates copies; each property is a function of a file of its theme, and
-properties.py turns what it raises into a row; result.py prints the rows. command.py is
-`python -m sonde check`.
+properties.py turns what it raises into a row, with the line of the program that places.py finds;
+result.py prints the rows. command.py is `python -m sonde check`.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ PROPERTIES = (
     Property("runs", "a training step runs", learning.runs, 0.3),
     Property("dtypes", "dtypes, devices, finite values", numbers.dtypes, 0.1),
     Property("labels", "labels are in range", numbers.labels, 0.1),
+    Property("reachable", "the output can reach targets", numbers.reachable, 0.1),
     Property("reached", "every parameter has a gradient", parameters.reached, 0.2),
     Property("registered", "layers are registered", parameters.registered, 0.1),
     Property("held", "the optimizer holds the parameters", parameters.held, 0.1),

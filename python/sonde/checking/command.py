@@ -1,8 +1,9 @@
 """sonde check: runs a program to its first training step, and checks it there.
 
-The program runs as it stands, in this process, on a tape (tape.py). At the first step of an
+The program runs as it stands, in this process, on a tape (tape.py). At the first step of each
 optimizer after a backward pass (without optimizers: at the first backward pass) the networks of
-the loss are checked, with the loss computed again from the tape, and the program ends there.
+the loss are checked, with the loss computed again from the tape. The program ends there, or
+after some more steps if another optimizer makes none.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import gc
 import json
 import os
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -22,13 +24,13 @@ from torch import nn
 from torch.optim.optimizer import (register_optimizer_step_post_hook,
                                    register_optimizer_step_pre_hook)
 
-from . import check_problem, graphs, replay
+from . import check_problem, graphs, places, replay
 from .properties import listed
 from .result import Result
+from .result import joined as joined_results
 from .tape import Loss, Tape
 
-_IDLE = 10  # steps of optimizers without a backward pass, before the program is given up
-_OWN = (os.path.dirname(torch.__file__), os.path.dirname(os.path.dirname(__file__)))
+_IDLE = 10  # steps without a new network or without a backward pass, before the program ends
 
 
 class Ended(BaseException):
@@ -36,15 +38,17 @@ class Ended(BaseException):
 
 
 class Session:
-    """A program on its way to the first training step."""
+    """A program on its way to the first training step of each of its optimizers."""
 
     def __init__(self, seconds: float):
         self.seconds, self.tape = seconds, Tape()
-        self.result: Result | None = None
+        self.results: list[tuple[str, Result]] = []  # with the line of the step
         self.why = ""
         self.stepping: torch.optim.Optimizer | None = None
-        self.idle_steps = 0
-        self.checking = False
+        self.steps = 0  # since a check, or without a backward pass
+        self.checked: list[torch.optim.Optimizer] = []
+        self.last_check = 0.0
+        self.checking = self.over = False
         self.tape.on_backward = self._after_backward
 
     @contextlib.contextmanager
@@ -64,40 +68,65 @@ class Session:
         if self.checking:
             return
         self._end_again()
-        if self.tape.losses:
-            self._check(optimizer)
+        self._look(optimizer)
         self.stepping = optimizer
 
     def _after_step(self, optimizer: Any, *_: Any) -> None:
         if self.checking:
             return
         self.stepping = None
-        self.idle_steps += 1
-        if self.idle_steps >= _IDLE:
+        self.steps += 1
+        late = self.results and time.monotonic() - self.last_check > self.seconds
+        if self.steps >= _IDLE or late:
             self.why = f"{type(optimizer).__name__} made {_IDLE} steps without a backward pass"
-            raise Ended
+            self._end()
 
     def _after_backward(self) -> None:
         self._end_again()
         if self.stepping is not None:  # in the closure of a step
-            self._check(self.stepping)
+            self._look(self.stepping)
         if len(self.tape.losses) == 1 and not alive(torch.optim.Optimizer):
             self._check(None)
 
+    def _end(self) -> None:
+        self.over = True
+        raise Ended
+
     def _end_again(self) -> None:
         """A bare `except:` of the program may have held up the end."""
-        if self.result is not None or self.why:
+        if self.over:
             raise Ended
 
     # --- the check ----------------------------------------------------------------------------
+
+    def _look(self, optimizer: torch.optim.Optimizer) -> None:
+        """Checks an optimizer that is new, unless its losses were those of the one before."""
+        if any(one is optimizer for one in self.checked):
+            self.tape.losses.clear()
+            return
+        if self.tape.losses:
+            self._check(optimizer)
+        elif self.results:
+            self._go_on(optimizer)
 
     def _check(self, optimizer: torch.optim.Optimizer | None) -> None:
         self.tape.busy = self.checking = True
         try:
             self._judge(optimizer)
         finally:
-            self.checking = False
-        raise Ended
+            self.tape.busy = self.checking = False
+        if optimizer is None:
+            self._end()
+        self.tape.losses.clear()
+        self.steps, self.last_check = 0, time.monotonic()
+        self._go_on(optimizer)
+
+    def _go_on(self, optimizer: torch.optim.Optimizer) -> None:
+        """Ends the program if it has no other optimizer that was not checked."""
+        self.checked.append(optimizer)
+        if not any(held(one) and all(one is not other for other in self.checked)
+                   for one in alive(torch.optim.Optimizer)):
+            self._end()
 
     def _judge(self, optimizer: torch.optim.Optimizer | None) -> None:
         model, ends, others = self._network(self.tape.losses, optimizer)
@@ -110,7 +139,7 @@ class Session:
         whole.notes += notes_of(whole, optimizer)
         result = check_problem(whole, self.seconds)
         if result.passed or result.failed:
-            self.result = result
+            self.results.append((places.here(), result))
         else:
             self.why = result.rows[0].message
 
@@ -188,20 +217,10 @@ def notes_of(whole: Any, optimizer: torch.optim.Optimizer | None) -> list[str]:
         f"the first step of {type(optimizer).__name__}"
     inputs = [f"{name} {str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}"
               for call in whole.calls for name, value in call.named()]
-    notes = [f"checked at {at}{place()}: {type(whole.model).__name__}" +
+    notes = [f"checked at {at}{f' ({places.here()})' if places.here() else ''}: {type(whole.model).__name__}" +
              (f" of {listed(inputs)}" if inputs else "")]
     return notes + ([f"without the loss: {whole.why}"] if whole.loss_from is None and whole.why
                     else [])
-
-
-def place() -> str:
-    """The line of the program that runs."""
-    frame = sys._getframe()
-    while frame is not None and (frame.f_code.co_filename.startswith(_OWN)
-                                 or not os.path.exists(frame.f_code.co_filename)):
-        frame = frame.f_back  # type: ignore[assignment]
-    return "" if frame is None else \
-        f" ({os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno})"
 
 
 # --- the command ------------------------------------------------------------------------------
@@ -227,16 +246,18 @@ def run(arguments: list[str], run_script: Callable[[list[str]], None]) -> int:
     except SystemExit as status:
         ended += f" with {status.code!r}" if status.code else ""
     except BaseException as problem:  # of the program's own code
-        print_problem(problem, given.program)
+        if not session.results:
+            print_problem(problem, given.program)
         ended = f"the program raised {type(problem).__name__}"
     sys.stdout.flush()
-    if session.result is None:
+    if not session.results:
         why = session.why or f"{ended} before a training step: {never(session)}"
         print(json.dumps({"passed": None, "why": why}, indent=2) if given.json else
               f"could not check: {why}")
         return 2
-    print(session.result.to_json() if given.json else session.result)
-    return 0 if session.result else 1
+    result = joined_results(session.results)
+    print(result.to_json() if given.json else result)
+    return 0 if result else 1
 
 
 def never(session: Session) -> str:
@@ -253,7 +274,7 @@ def print_problem(problem: BaseException, program: list[str]) -> None:
     """The traceback, from the program's own first line on."""
     trace = problem.__traceback__
     while trace is not None and trace.tb_next is not None and \
-            trace.tb_frame.f_code.co_filename.startswith((*_OWN, "<frozen")):
+            trace.tb_frame.f_code.co_filename.startswith((*places.OWN, "<frozen")):
         trace = trace.tb_next
     traceback.print_exception(type(problem), problem, trace)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from . import graphs, trees
+from . import graphs, places, trees
 from .problem import TARGETS
 from .properties import listed
 from .subject import Failed, NotApplicable, Subject
@@ -123,10 +123,10 @@ def rows_of_targets(subject: Subject) -> str:
         gaps = _changes_of_order(subject, near, rows)
     if not gaps:
         raise NotApplicable("the targets of all rows are equal")
-    loose = [place for place, gap in gaps.items() if gap < _SAME and
-             (max(gaps.values()) < _SAME or _is_used(subject, output, place))]
+    loose = [which for which, gap in gaps.items() if gap < _SAME and
+             (max(gaps.values()) < _SAME or _is_used(subject, output, which))]
     if loose:
-        _judge_order(subject, output, values, targets[loose[0]])
+        _judge_order(subject, output, values, targets[loose[0][0]])
     return f"targets in other rows change the loss by {100 * max(gaps.values()):.3g} %"
 
 
@@ -137,46 +137,51 @@ def _judge_order(subject: Subject, output: Any, values: list[torch.Tensor],
             trees.other_values(one, subject.generator) for one in subject.problem.targets])):
         raise NotApplicable("the loss of this output depends on no target")
     leaf = trees.change(output, lambda x: x.detach().clone().requires_grad_(x.is_floating_point()))
-    if {graphs.kind(node) for node in graphs.nodes(subject.loss_from(leaf))} & _ALL_WITH_ALL:
+    with places.Lines() as lines:
+        compared = subject.loss_from(leaf)
+    if {graphs.kind(node) for node in graphs.nodes(compared)} & _ALL_WITH_ALL:
         raise NotApplicable("the loss compares all rows with all, or sorts them")
-    same = any(value.shape == target.shape for value in values)
+    same = not target.is_floating_point() or any(one.shape == target.shape for one in values)
     advice = "Look for a mean, sum or index over the rows in front of the comparison." if same else \
         "Give both the same shape: targets.unsqueeze(1), or output.squeeze(1)."
     shapes = listed([str(tuple(value.shape)) for value in values])
     raise Failed(f"the loss stays {float(loss):.6g} when the targets change places between rows: it "
                  f"does not compare a row with its own target (output {shapes}, targets "
-                 f"{tuple(target.shape)})", advice)
+                 f"{tuple(target.shape)})", advice, (), lines.nearest(compared))
 
 
-def _changes_of_order(subject: Subject, output: Any, rows: int) -> dict[int, float]:
-    """The largest relative change of the loss by each target in other orders of its rows."""
+def _changes_of_order(subject: Subject, output: Any,
+                      rows: int) -> dict[tuple[int, ...], float]:
+    """The largest relative change of the loss by targets in other orders of their rows: each
+    alone, as pairs of indices belong together, and all floats together."""
     targets, gaps = subject.problem.targets, {}
     before = float(subject.loss_from(output))
     orders = [torch.arange(rows).roll(shift) for shift in (1, rows // 2)]
     orders += [torch.randperm(rows, generator=subject.generator) for _ in range(3)]
-    for place, value in enumerate(targets):  # one alone: pairs of indices belong together
-        if value.dim() == 0 or value.shape[0] != rows:
-            continue
-        others = [value[order.to(value.device)] for order in orders]
-        found = [abs(float(subject.loss_from(output, _with(targets, place, one))) - before)
-                 for one in others if trees.difference(value, one) > 0]
+    having = [place for place, value in enumerate(targets)
+              if value.dim() > 0 and value.shape[0] == rows]
+    floats = tuple(place for place in having if targets[place].is_floating_point())
+    for which in dict.fromkeys([*((place,) for place in having), floats]):
+        found = []
+        for order in orders:
+            other = [value[order.to(value.device)] if place in which else value
+                     for place, value in enumerate(targets)]
+            if any(trees.difference(one, two) > 0 for one, two in zip(targets, other)):
+                found.append(abs(float(subject.loss_from(output, other)) - before))
         if found:
-            gaps[place] = max(found) / max(abs(before), 1e-12)
+            gaps[which] = max(found) / max(abs(before), 1e-12)
     return gaps
 
 
-def _with(targets: list[torch.Tensor], place: int, value: torch.Tensor) -> list[torch.Tensor]:
-    return [*targets[:place], value, *targets[place + 1:]]
-
-
-def _is_used(subject: Subject, output: Any, place: int) -> bool:
-    """Whether the loss uses the values of one of several targets, which are no counts or weights:
+def _is_used(subject: Subject, output: Any, which: tuple[int, ...]) -> bool:
+    """Whether the loss uses the values of some of the targets, which are no counts or weights:
     of those it may use the sum alone."""
     targets = subject.problem.targets
-    value = targets[place]
-    if not value.is_floating_point() or float(value.min()) >= 0:
+    if any(not targets[place].is_floating_point() or float(targets[place].min()) >= 0
+           for place in which):
         return False
-    other = _with(targets, place, trees.other_values(value, subject.generator))
+    other = [trees.other_values(value, subject.generator) if place in which else value
+             for place, value in enumerate(targets)]
     before = float(subject.loss_from(output))
     return abs(float(subject.loss_from(output, other)) - before) > _SAME * abs(before)
 

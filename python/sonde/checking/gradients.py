@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from . import graphs, guard, trees
+from . import graphs, guard, places, trees
 from .properties import listed
 from .subject import Failed, NotApplicable, Subject
 
@@ -33,7 +33,7 @@ def own_functions(subject: Subject) -> str:
                                           else function.__name__)
     if not said:
         raise NotApplicable("; ".join(skipped))
-    return f"{listed(said)} agree with finite differences" + \
+    return f"{listed(said)}: backward agrees with finite differences" + \
         (f" ({'; '.join(skipped)})" if skipped else "")
 
 
@@ -81,7 +81,7 @@ def _judge(subject: Subject, function: Any, args: tuple[Any, ...]) -> str:
     """Why a function cannot be judged, or "" if its gradient is right; raises Failed."""
     args = tuple(one.double() if trees.is_number(one) and one.is_floating_point() else one
                  for one in args)
-    places = [number for number, one in enumerate(args)
+    floats = [number for number, one in enumerate(args)
               if trees.is_number(one) and one.dtype == torch.float64 and one.numel()]
 
     def value(number: int, one: torch.Tensor, weights: list[torch.Tensor]) -> torch.Tensor:
@@ -90,7 +90,7 @@ def _judge(subject: Subject, function: Any, args: tuple[Any, ...]) -> str:
             outputs = trees.floats(function.apply(*args[:number], one, *args[number + 1:]))
             return sum((out.double() * weight).sum() for out, weight in zip(outputs, weights))
 
-    leaves = [one.clone().requires_grad_() if number in places else one
+    leaves = [one.clone().requires_grad_() if number in floats else one
               for number, one in enumerate(args)]
     guard.seed(0)
     outputs = [out for out in trees.floats(function.apply(*leaves)) if out.requires_grad]
@@ -98,13 +98,13 @@ def _judge(subject: Subject, function: Any, args: tuple[Any, ...]) -> str:
                for out in outputs]
     if len(outputs) == 1 and any(outputs[0].shape == args[number].shape and
                                  torch.equal(outputs[0].detach(), args[number])
-                                 for number in places):
+                                 for number in floats):
         return "forward returns its input, so that backward may scale it on purpose"
     found = torch.autograd.grad([(out.double() * weight).sum()
                                  for out, weight in zip(outputs, weights)],
-                                [leaves[number] for number in places], allow_unused=True)
+                                [leaves[number] for number in floats], allow_unused=True)
     flat = checked = 0
-    for number, gradient in zip(places, found):
+    for number, gradient in zip(floats, found):
         if gradient is None:
             continue
         picks = torch.randperm(gradient.numel(), generator=subject.generator)[:_ELEMENTS]
@@ -121,7 +121,8 @@ def _judge(subject: Subject, function: Any, args: tuple[Any, ...]) -> str:
             elif abs(exact - slopes[1]) > _WRONG * max(abs(slopes[1]), abs(exact)) + 1e-8:
                 raise Failed(f"{function.__name__}.backward gives {exact:.6g} for element {pick} of "
                              f"argument {number}; finite differences give {slopes[1]:.6g}",
-                             "Correct backward.", (function.__name__,))
+                             "Correct backward.", (function.__name__,),
+                             places.of_function(function.backward))
     if flat or not checked:
         return "forward is flat where backward is not, as of a straight-through estimator" \
             if flat else "forward is not smooth"

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 # Operations that move values and change none.
-_MOVES = {"View", "UnsafeView", "Reshape", "ReshapeAlias", "Transpose", "Permute", "T", "Squeeze",
+MOVES = {"View", "UnsafeView", "Reshape", "ReshapeAlias", "Transpose", "Permute", "T", "Squeeze",
           "Unsqueeze", "Clone", "ToCopy", "Alias", "Select", "Slice", "Index", "Flatten",
           "Contiguous", "Movedim", "Unbind", "Split"}
 _LIMIT = 100000  # nodes of a graph that is searched
@@ -43,7 +43,7 @@ def source(node: Any, number: int = 0) -> Any:
     if number >= len(node.next_functions):
         return None
     found = node.next_functions[number][0]
-    while found is not None and kind(found) in _MOVES:
+    while found is not None and kind(found) in MOVES:
         found = found.next_functions[0][0] if found.next_functions else None
     return found
 

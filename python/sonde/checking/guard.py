@@ -105,11 +105,8 @@ def copied(model: nn.Module) -> nn.Module:
     """A copy without gradients and without the program's own hooks; raises CannotCopy."""
     memo: dict[int, Any] = {}
     inside = {id(module) for module in model.modules()}
-    for path, module in model.named_modules():
-        for key, value in module.__dict__.items():
-            if _holds(value, inside):
-                raise CannotCopy(f"{path}.{key}".lstrip(".") + " is a function that holds the "
-                                 "program's own modules (expected a method)")
+    for module in model.modules():
+        for value in module.__dict__.values():
             _remember_computed(value, memo)
         for name in _HOOKS:
             hooks = module.__dict__.get(name)
@@ -124,6 +121,10 @@ def copied(model: nn.Module) -> nn.Module:
         twin = copy.deepcopy(model, memo)
     except Exception as problem:  # whatever the program's own classes raise
         raise CannotCopy(f"{type(problem).__name__}: {problem}") from problem
+    for module in model.modules():
+        for key, value in module.__dict__.items():
+            if _holds(value, inside):
+                memo[id(module)].__dict__[key] = _rebound(value, memo)
     for value in twin.parameters():
         value.grad = None
     return twin
@@ -134,6 +135,17 @@ def _holds(value: Any, inside: set[int]) -> bool:
     return any(id(cell.cell_contents) in inside
                for cell in getattr(value, "__closure__", None) or ()
                if inspect.isfunction(value) and cell != types.CellType())
+
+
+def _rebound(function: Any, memo: dict[int, Any]) -> Any:
+    """The function with the copies in place of the modules in its closure."""
+    cells = tuple(types.CellType(copy.deepcopy(cell.cell_contents, memo)) if cell != types.CellType()
+                  else cell for cell in function.__closure__)
+    made = types.FunctionType(function.__code__, function.__globals__, function.__name__,
+                              function.__defaults__, cells)
+    made.__dict__.update(function.__dict__)
+    made.__kwdefaults__ = function.__kwdefaults__
+    return made
 
 
 def _remember_computed(value: Any, memo: dict[int, Any], depth: int = 4) -> None:

@@ -18,6 +18,7 @@ _RATES = (1e-3, 1e-2, 1e-4)  # of Adam
 _FAR = 6.0  # times the loss of a constant, and ...
 _FURTHER = 8.0  # ... by so many nats: beyond what common initial values give
 _STANDS_STILL = 0.02  # share of the loss at the start
+_LEARNS = 0.2  # the same: no other rate is tried
 
 
 def constant_loss(subject: Subject) -> float:
@@ -58,7 +59,8 @@ def start(subject: Subject) -> str:
     base = constant_loss(subject)
     kinds = {graphs.kind(node) for node in graphs.nodes(loss)}
     if not kinds & {"NllLoss", "NllLoss2D", "BinaryCrossEntropyWithLogits"}:
-        return f"{value:.4g} (a constant prediction reaches {base:.4g}; their scale is the targets')"
+        return f"{value:.4g} (a constant prediction reaches {base:.4g}; no limit, as both depend on " \
+               "the scale of the targets)"
     if value > _FAR * base and value > base + _FURTHER:
         raise Failed(f"the loss at the start is {value:.4g}; a constant prediction reaches "
                      f"{base:.4g}", "The initial weights or the inputs are too large: keep the "
@@ -78,12 +80,12 @@ def overfits(subject: Subject) -> str:
     if not math.isfinite(before):
         raise NotApplicable(f"the loss at the start is {before}")
     for name, rate in [("own", None), *(("Adam", rate) for rate in _RATES)]:
-        found, steps = _trained(subject, rate)
+        found, steps = _trained(subject, rate, before - 0.5 * abs(before))
         if steps == 0:
             continue
         tried.append(f"{name if rate is None else f'Adam {rate:g}'}: {found:.4g} in {steps} steps")
         best = min(best, found)
-        if best < before - 0.5 * abs(before):
+        if best < before - _LEARNS * abs(before):
             break
     if not tried:
         raise NotApplicable("no time was left for it (seconds=)")
@@ -98,9 +100,9 @@ def overfits(subject: Subject) -> str:
                  "The network does not learn what it sees: look at the failed rows above.")
 
 
-def _trained(subject: Subject, rate: float | None) -> tuple[float, int]:
-    """The smallest loss of a fresh copy, trained on the batch; and how many steps it made. With
-    rate None: by the optimizer of the program."""
+def _trained(subject: Subject, rate: float | None, enough: float) -> tuple[float, int]:
+    """The smallest loss of a fresh copy, trained on the batch until the loss is below `enough`;
+    and how many steps it made. With rate None: by the optimizer of the program."""
     model = subject.twin(training=True)
     optimizer = _optimizer(subject, model, rate)
     if optimizer is None:
@@ -115,6 +117,8 @@ def _trained(subject: Subject, rate: float | None) -> tuple[float, int]:
         if not math.isfinite(value):
             return best, step
         best = min(best, value)
+        if best < enough:
+            return best, step + 1
         gradients = torch.autograd.grad(loss, trained, allow_unused=True)
         for one, gradient in zip(trained, gradients):
             one.grad = gradient

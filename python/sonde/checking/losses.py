@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import graphs
+from . import graphs, places
 from .subject import Failed, NotApplicable, Subject
 
 _NORMALISED = 0.05  # distance of a logarithm of a sum of probabilities from 0
@@ -12,19 +12,19 @@ _NORMALISED = 0.05  # distance of a logarithm of a sum of probabilities from 0
 
 def normalised_once(subject: Subject) -> str:
     """No softmax, sigmoid or log in front of a loss that has its own."""
-    loss = subject.loss(subject.twin(training=True))
+    with places.Lines() as lines:
+        loss = subject.loss(subject.twin(training=True))
     seen = []
     for node in graphs.nodes(loss):
-        kind = graphs.kind(node)
-        if kind == "LogSoftmax":
-            _judge_logits(node)
-            seen.append("a log softmax")
-        elif kind == "BinaryCrossEntropyWithLogits":
-            _judge_binary(node)
-            seen.append("a binary cross entropy of logits")
-        elif kind in ("NllLoss", "NllLoss2D"):
-            _judge_probabilities(node)
-            seen.append("a negative log likelihood")
+        judge, what = _LOSSES.get(graphs.kind(node), (None, ""))
+        if judge is None:
+            continue
+        try:
+            judge(node)
+        except Failed as found:
+            found.place = lines.of.get(graphs.source(node)) or lines.of.get(node, "")
+            raise
+        seen.append(what)
     if not seen:
         raise NotApplicable("the loss has no cross entropy")
     return f"{', '.join(sorted(set(seen)))}: no softmax or sigmoid in front of it"
@@ -79,3 +79,9 @@ def _judge_probabilities(node: Any) -> None:
     raise Failed(f"nll_loss gets {what}: exp of them adds up to "
                  f"{float(values.logsumexp(dim).exp().median()):.4g} (expected 1)",
                  "Use F.cross_entropy on logits, or F.log_softmax(x, dim=1) in front of it.")
+
+
+_LOSSES = {"LogSoftmax": (_judge_logits, "a log softmax"),
+           "BinaryCrossEntropyWithLogits": (_judge_binary, "a binary cross entropy of logits"),
+           "NllLoss": (_judge_probabilities, "a negative log likelihood"),
+           "NllLoss2D": (_judge_probabilities, "a negative log likelihood")}

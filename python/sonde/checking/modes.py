@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from . import trees
+from . import places, trees
 from .properties import listed
 from .subject import EQUAL, Failed, NotApplicable, Subject
 
@@ -27,6 +27,7 @@ class _Drawn(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self.names: list[str] = []
+        self.places: dict[str, str] = {}
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (),
                            kwargs: Any = None) -> Any:
@@ -34,11 +35,11 @@ class _Drawn(TorchFunctionMode):
         name = getattr(function, "__name__", "")
         if name in _RANDOM:
             self.names.append(name)
-        elif name in _DROPOUTS and _is_on(name, args, kwargs):
-            self.names.append("dropout")
-        elif name == "scaled_dot_product_attention" and \
+        elif name in _DROPOUTS and _is_on(name, args, kwargs) or \
+                name == "scaled_dot_product_attention" and \
                 (args[4] if len(args) > 4 else kwargs.get("dropout_p", 0)):
             self.names.append("dropout")
+            self.places.setdefault("dropout", places.here())
         return function(*args, **kwargs)
 
 
@@ -74,11 +75,12 @@ def deterministic(subject: Subject) -> str:
     if moved:
         raise Failed(f"a pass in evaluation mode changes {listed(moved)}",
                      "The layer is in training mode after model.eval(): check its train() and "
-                     "the argument training of F.batch_norm.", tuple(moved))
+                     "the argument training of F.batch_norm.", tuple(moved),
+                     places.of_module(model, moved[0].rpartition(".")[0]))
     second = subject.outputs(subject.twin(training=False), seed=1)
     gap = _gap(first, second)
     if gap > 0 and (drawn.names or gap > _ROUNDING * max(map(trees.size, first), default=0.0)):
-        _judge_random(drawn.names, gap)
+        _judge_random(drawn, gap)
     again = _gap(first, subject.outputs(model))
     if again > gap:
         raise NotApplicable(f"the model keeps a state between calls: the second pass differs by "
@@ -87,11 +89,12 @@ def deterministic(subject: Subject) -> str:
         f"two passes differ by {gap:.3g}: by rounding alone"
 
 
-def _judge_random(names: list[str], gap: float) -> None:
+def _judge_random(drawn: _Drawn, gap: float) -> None:
+    names = drawn.names
     if "dropout" in names:
         raise Failed(f"dropout is on in evaluation mode: two passes differ by {gap:.3g}",
                      "Use nn.Dropout as a registered module, or "
-                     "F.dropout(x, p, training=self.training).")
+                     "F.dropout(x, p, training=self.training).", (), drawn.places["dropout"])
     if names:
         raise NotApplicable(f"the model draws random numbers: {listed(sorted(set(names)))}")
     raise NotApplicable(f"two passes differ by {gap:.3g}: the model draws random numbers, "

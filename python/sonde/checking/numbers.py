@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from . import graphs, trees
@@ -71,3 +73,35 @@ def labels(subject: Subject) -> str:
     if used.numel() == 0:
         raise Failed("every label of the batch is ignored", "Check ignore_index.")
     return f"labels are {int(used.min())} to {int(used.max())} of {classes} classes"
+
+
+# The values that an operation can give.
+_RANGES = {"Relu": (0.0, math.inf), "Sigmoid": (0.0, 1.0), "Tanh": (-1.0, 1.0),
+           "Softmax": (0.0, 1.0), "Softplus": (0.0, math.inf), "Exp": (0.0, math.inf)}
+_FEW = 0.02  # share of the targets that may be outliers
+
+
+def reachable(subject: Subject) -> str:
+    """The last operation of the network can give the values of the targets."""
+    outputs = trees.floats(subject.output(subject.twin(training=True)))
+    targets = [value for value in subject.problem.targets
+               if value.is_floating_point() and value.numel()]
+    pairs = [(one, two) for one in outputs for two in targets if one.numel() == two.numel()]
+    if len(pairs) != 1 or not subject.problem.loss_from:
+        raise NotApplicable("the loss does not compare one output with floats of the same shape")
+    output, target = pairs[0]
+    if output.grad_fn is None:
+        raise NotApplicable("the output has no gradient")
+    kind = graphs.kind(output.grad_fn)
+    if kind in graphs.MOVES:
+        kind = graphs.kind(graphs.source(output.grad_fn))
+    low, high = _RANGES.get(kind, (-math.inf, math.inf))
+    beyond = target[(target < low - 1e-3) | (target > high + 1e-3)]
+    if beyond.numel() > _FEW * target.numel() and len(torch.unique(beyond)) > 1:
+        bounds = f"at least {low:g}" if high == math.inf else f"{low:g} to {high:g}"
+        raise Failed(f"{beyond.numel()} of {target.numel()} targets are out of reach: the output is "
+                     f"that of {kind.lower()}, {bounds}, and the targets are "
+                     f"{float(target.min()):.4g} to {float(target.max()):.4g}",
+                     f"Remove {kind.lower()} behind the last layer, or scale the targets.")
+    return f"targets are {float(target.min()):.4g} to {float(target.max()):.4g}" + \
+        (f", within {kind.lower()}" if kind in _RANGES else "; the output is not bounded")

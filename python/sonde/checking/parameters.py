@@ -9,10 +9,12 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from . import graphs
+from . import graphs, places
 from .properties import listed
 from .subject import Failed, NotApplicable, Subject
 
+_CUTTING = {"detach", "detach_", "item", "tolist", "numpy", "argmax", "round", "floor", "ceil", "sign"}
+_DATA = torch.Tensor.data.__get__
 _TRIES = 5  # other values of the parameters, before a gradient of 0 counts as no path
 
 
@@ -58,7 +60,8 @@ def reached(subject: Subject) -> str:
                      "parameters and the loss.", tuple(lost))
     if lost:
         raise Failed(f"no path leads from the loss to {len(lost)} of {len(names)} parameters: "
-                     f"{listed(lost)}", _advice(subject, lost), tuple(lost))
+                     f"{listed(lost)}", _advice(subject, lost), tuple(lost),
+                     places.of_module(subject.model, lost[0].rpartition(".")[0]))
     if not zero:
         return f"{len(names)} parameters have a gradient, but for the last bias of a derivative"
     flat = [name for name in names if name in zero and _module_is_flat(name, names, zero)]
@@ -68,7 +71,7 @@ def reached(subject: Subject) -> str:
     raise Failed(f"the gradient of {len(flat)} of {len(names)} parameters is exactly 0, also with "
                  f"{_TRIES - 1} other sets of values: {listed(flat)}",
                  "What they compute is multiplied by 0, or all units behind it are dead.",
-                 tuple(flat))
+                 tuple(flat), places.of_module(subject.model, flat[0].rpartition(".")[0]))
 
 
 class _Derivatives(TorchFunctionMode):
@@ -105,19 +108,39 @@ def _ours(subject: Subject, trained: dict[str, nn.Parameter]) -> list[str]:
             if name in trained and id(value) not in others]
 
 
+class _Cuts(TorchFunctionMode):
+    """Calls that cut the path of a gradient, with their lines."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: dict[str, None] = {}
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (),
+                           kwargs: Any = None) -> Any:
+        name = getattr(function, "__name__", "")
+        what = f"{name}()" if name in _CUTTING else ".data" if function == _DATA else \
+            "" if torch.is_grad_enabled() else "torch.no_grad()"
+        if what and any(isinstance(one, torch.Tensor) and one.requires_grad for one in args) and \
+                (place := places.here()):
+            self.found[f"{what} at {place}"] = None
+        return function(*args, **(kwargs or {}))
+
+
 def _advice(subject: Subject, lost: list[str]) -> str:
-    """Whether the modules of the parameters are called at all."""
+    """Whether the modules of the parameters are called at all, and what may cut the path."""
     called: set[str] = set()
     model = subject.twin(training=True)
     for name, module in model.named_modules():
         module.register_forward_pre_hook(lambda *_, name=name: called.add(name))
-    subject.loss(model)
+    with _Cuts() as cuts:
+        subject.loss(model)
     owners = {name.rpartition(".")[0] for name in lost}
     idle = sorted(owner for owner in owners if owner and owner not in called)
     if idle:
         return f"forward does not call {listed(idle)}: call them, or remove them."
-    return "Look for detach(), .data, argmax, rounding or torch.no_grad() on the way; freeze on " \
-           "purpose with requires_grad_(False)."
+    where = f"Is the path cut by {listed(list(cuts.found))}? " if cuts.found else \
+        "Look for detach(), .data, argmax, rounding or torch.no_grad() on the way. "
+    return where + "Freeze on purpose with requires_grad_(False)."
 
 
 def registered(subject: Subject) -> str:
@@ -140,7 +163,7 @@ def registered(subject: Subject) -> str:
                  f"parameters of the model: {listed(what)}. No optimizer on model.parameters() "
                  "trains them, and no checkpoint has them",
                  "Keep layers in nn.ModuleList or nn.ModuleDict, and tensors as nn.Parameter.",
-                 tuple(names[id(value)] for value in lost))
+                 tuple(names[id(value)] for value in lost), places.of_module(subject.model, ""))
 
 
 def _hidden(model: nn.Module) -> Iterator[tuple[int, str]]:

@@ -25,14 +25,15 @@ def judged(which: Property, subject: Subject, seconds: float) -> Row:
     subject.deadline = min(subject.end, begin + which.share * seconds)
     subject.restart()
 
-    def row(verdict: str, message: str, advice: str = "", where: tuple[str, ...] = ()) -> Row:
+    def row(verdict: str, message: str, advice: str = "", where: tuple[str, ...] = (),
+            place: str = "") -> Row:
         return Row(which.name, which.title, verdict, message, where, advice,
-                   time.monotonic() - begin)
+                   time.monotonic() - begin, place)
 
     try:
         return row(PASSED, which.test(subject))
     except Failed as found:
-        return row(FAILED, found.message, found.advice, found.where)
+        return row(FAILED, found.message, found.advice, found.where, found.place)
     except NotApplicable as why:
         return row(NOT_APPLICABLE, str(why))
     except (Exception, SystemExit) as problem:  # of the program's own code

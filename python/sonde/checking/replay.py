@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils import _pytree
 
-from . import guard, trees
+from . import guard, places, trees
 from .problem import TARGETS, Call, Problem, call_of
 from .subject import NotApplicable
 from .tape import Entry, Loss, Ref, Tape, again
@@ -118,7 +118,7 @@ class Replay:
         for entry in self.entries:
             args, kwargs = self._filled(
                 entry.tree, lambda key, of=entry.function is None: value(key, of))
-            with again(entry.context):
+            with again(entry.context), places.at(entry.place):
                 if entry.function is None:
                     result = call(self._module(model, entry), Call(args, kwargs))
                 else:

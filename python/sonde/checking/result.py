@@ -20,6 +20,7 @@ class Row(NamedTuple):
     where: tuple[str, ...] = ()  # parameters, modules or tensors
     advice: str = ""
     seconds: float = 0.0
+    place: str = ""  # a line of the program
 
 
 class CheckError(RuntimeError):
@@ -87,7 +88,7 @@ class Result:
             head = f"{row.verdict:<{len(NOT_APPLICABLE)}}  {row.title:<{title}}  "
             advice = f". {row.advice}" if row.advice and row.verdict == FAILED else ""
             lines += textwrap.wrap(
-                row.message + advice, max(_WIDTH, len(head) + 40), initial_indent=head,
+                row.message + (f" ({row.place})" if row.place else "") + advice, max(_WIDTH, len(head) + 40), initial_indent=head,
                 subsequent_indent=" " * len(head), break_long_words=False) or [head.rstrip()]
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes), self._summary()])
 
@@ -97,3 +98,22 @@ class Result:
 
     def __repr__(self) -> str:
         return f"<sonde.checking.Result: {self._summary()}>"
+
+
+def joined(results: list[tuple[str, Result]]) -> Result:
+    """One result of the networks of a program, which are named by the lines of their steps. A row
+    is that of the networks that failed, or else of the first that passed."""
+    if len(results) == 1:
+        return results[0][1]
+    rows = []
+    for group in zip(*(result.rows for _, result in results)):
+        verdict = min((row.verdict for row in group), key=(FAILED, PASSED, NOT_APPLICABLE).index)
+        told = [row._replace(message=f"at {place}: {row.message}")
+                for (place, _), row in zip(results, group) if row.verdict == verdict]
+        if verdict != FAILED:
+            told = told[:1]
+        message = "; and ".join(row.message for row in told)
+        rows.append(told[0]._replace(message=message, seconds=sum(row.seconds for row in group),
+                                     where=tuple(name for row in told for name in row.where)))
+    return Result(rows, [note for _, result in results for note in result.notes],
+                  sum(result.seconds for _, result in results))

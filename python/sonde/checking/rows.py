@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from . import trees
+from . import places, trees
 from .problem import Call
 from .subject import EQUAL, Failed, NotApplicable, Subject
 
@@ -29,8 +29,8 @@ def no_mixing(subject: Subject) -> str:
             _judge_mixing(subject, row, own, others)
         worst = max(worst, others)
     gradient = _gradient_between_rows(subject, rows)
-    return f"a row of the input changed the output of its own row and {worst:.3g} of the others" \
-           f" ({rows} rows{gradient})"
+    return f"another value in a row changes the output of the other rows by {worst:.3g} " \
+           f"({rows} rows{gradient})"
 
 
 def _refuse_batch_statistics(model: nn.Module) -> None:
@@ -79,11 +79,13 @@ def _judge_mixing(subject: Subject, row: int, own: float, others: float) -> None
         raise NotApplicable(f"{timed} takes time first, and the first dimension of the input may "
                             "be either; if it is the batch, its rows mix: use batch_first=True")
     where = _mixing_module(subject, row)
-    cause = f" It is first seen in the output of {where}." if where else ""
+    kind = type(subject.model.get_submodule(where)).__name__ if where else ""
+    cause = f", first in the output of {where} ({kind})" if where else ""
     hint = f"{timed}: use batch_first=True." if timed is not None else \
         "Look for a softmax, mean, view or matmul over dimension 0."
     raise Failed(f"another input in row {row} changes the output of other rows by {others:.3g} "
-                 f"(of its own row by {own:.3g}).{cause}", hint, (where,) if where else ())
+                 f"(of its own row by {own:.3g}){cause}", hint, (where,) if where else (),
+                 places.of_module(subject.model, where))
 
 
 def _has_time_second(subject: Subject) -> bool:
@@ -112,7 +114,7 @@ def _mixing_module(subject: Subject, row: int) -> str:
     for (name, one), (_, two) in zip(before, after):
         if one.dim() > 0 and one.shape[0] == rows and one.shape == two.shape and \
                 trees.difference(one[rest], two[rest]) > EQUAL * trees.size(one):
-            return name or "the model itself"
+            return name
     return ""
 
 
@@ -161,7 +163,8 @@ def batch_independent(subject: Subject) -> str:
             raise NotApplicable(f"{subject.rows_by_time()} takes time first")
         raise Failed(f"{few} of {rows} rows alone give an output that differs by {worst:.3g} from "
                      f"the one within the batch (largest value {size:.3g}), in evaluation",
-                     "Use statistics of each row, or running ones as nn.BatchNorm does.")
+                     "Use statistics of each row, or running ones as nn.BatchNorm does.", (),
+                     places.of_module(subject.model, ""))
     return f"{few} of {rows} rows alone differ by {worst:.3g}"
 
 
@@ -250,7 +253,7 @@ def no_leak(subject: Subject) -> str:
                      f"by {earlier:.3g} (after it by {own:.3g}), and the targets are the inputs "
                      "one position later: the network can read its answers",
                      "Give attention a causal mask, convolutions padding on the left alone, and "
-                     "recurrent layers one direction.")
+                     "recurrent layers one direction.", (), places.of_module(subject.model, ""))
     return f"inputs after position {later - 1} change the earlier outputs by {earlier:.3g}"
 
 
@@ -304,15 +307,15 @@ def padding_ignored(subject: Subject) -> str:
     """Other values at the masked positions change nothing at the others."""
     kept = _kept(subject)
     values = [value for _, value in subject.call.named()]
-    changed, places = [], 0
+    changed, count = [], 0
     for value in values:
         if value.dim() >= 2 and value.shape[:2] == kept.shape and value.dtype != torch.bool and \
                 not _is_mask(value, kept):
             other = trees.other_values(value, subject.generator)
             keep = kept.reshape(kept.shape + (1,) * (value.dim() - 2))
-            value, places = torch.where(keep, value, other), places + 1
+            value, count = torch.where(keep, value, other), count + 1
         changed.append(value)
-    if places == 0:
+    if count == 0:
         raise NotApplicable("no input has the shape of the mask")
     before = subject.outputs(subject.twin(training=False))
     after = subject.outputs(subject.twin(training=False), subject.call.replaced(changed))
@@ -329,15 +332,15 @@ def padding_ignored(subject: Subject) -> str:
         raise Failed(f"other values at the {int((~kept).sum())} padded positions change the "
                      f"output elsewhere by {worst:.3g} (largest value {largest:.3g})",
                      "Pass the mask to every attention and to the pooling, and divide means by "
-                     "the number of positions that are kept.")
+                     "the number of positions that are kept.", (),
+                     places.of_module(subject.model, ""))
     return f"other values at {int((~kept).sum())} padded positions change the rest by {worst:.3g}"
 
 
 def _is_mask(value: torch.Tensor, kept: torch.Tensor) -> bool:
     """Whether it says itself which positions are padded."""
-    whole = value.reshape(value.shape[:2] + (-1,))[..., 0]
-    return value.dim() == 2 and (torch.equal(whole.bool(), kept) or
-                                 torch.equal(whole.bool(), ~kept))
+    return value.dim() == 2 and _is_binary(value) and \
+        (torch.equal(value.bool(), kept) or torch.equal(value.bool(), ~kept))
 
 
 def _kept(subject: Subject) -> torch.Tensor:
@@ -357,8 +360,8 @@ def _kept(subject: Subject) -> torch.Tensor:
             for _, value in named:
                 if value.dim() >= 2 and value.shape[0] == len(lengths) and \
                         0 < int(lengths.min()) < int(lengths.max()) <= value.shape[1]:
-                    places = torch.arange(value.shape[1], device=lengths.device)
-                    return places[None, :] < lengths[:, None]
+                    positions = torch.arange(value.shape[1], device=lengths.device)
+                    return positions[None, :] < lengths[:, None]
     raise NotApplicable("no input is a mask or the lengths of padded rows")
 
 

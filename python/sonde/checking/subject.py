@@ -21,9 +21,10 @@ class NotApplicable(Exception):
 class Failed(Exception):
     """Raised by a property that the network does not have."""
 
-    def __init__(self, message: str, advice: str = "", where: tuple[str, ...] = ()):
+    def __init__(self, message: str, advice: str = "", where: tuple[str, ...] = (),
+                 place: str = ""):
         super().__init__(message)
-        self.message, self.advice, self.where = message, advice, where
+        self.message, self.advice, self.where, self.place = message, advice, where, place
 
 
 class Subject:

@@ -18,7 +18,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree
 
-from . import trees
+from . import places, trees
 
 _WRAPPERS = {"DataParallel", "DistributedDataParallel", "OptimizedModule",
              "FullyShardedDataParallel"}
@@ -41,6 +41,7 @@ class Entry(NamedTuple):
     training: bool  # the mode of the network
     changed: tuple[int, ...]  # inputs that the operation changed in place
     context: tuple[Any, ...]  # gradients on, autocast
+    place: str = ""  # the line of the program
 
 
 class Loss(NamedTuple):
@@ -91,7 +92,8 @@ class Tape(TorchFunctionMode):
                         if _version(value) != version)
         if any(value.is_leaf and value.requires_grad for value in tensors if id(value) in changed):
             return result  # initial values, or an update: through them goes no gradient
-        self._enter(Entry(function, None, tree, inputs, [], True, changed, _context()), result, changed)
+        self._enter(Entry(function, None, tree, inputs, [], True, changed, _context(), places.here()), result,
+                    changed)
         return result
 
     def _backward(self, function: Any, args: Any, kwargs: Any) -> Any:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .capture import PASSING, Capture, Known, pull, tensors_of
+from .capture import Capture, Known, pull, tensors_of
 from .facts import Facts, left
 from .observed import Look, Observed
 from .places import Finder, root
 from .text import write
 
-__all__ = ["PASSING", "Programs"]
+__all__ = ["Programs"]
 
 if TYPE_CHECKING:
     from ..torch_hooks import Hooks
@@ -186,6 +186,8 @@ class Programs:
         if kind == "batch":
             row["attributes"] = _loader(subject)
             self.facts["train"].workers = row["attributes"].get("num_workers", 0)
+        if kind == "evaluation":
+            row["grad"] = torch.is_grad_enabled()
         if kind in ("zero_grad", "unscale"):
             row["optimizer"] = self.hooks.optimizer_number(subject)
         if outline > 1:

@@ -10,19 +10,23 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Mapping
+from types import MethodType
 from typing import Any
 
 import torch
 from torch.nn.modules import module as torch_module
 from torch.overrides import TorchFunctionMode, _len_torch_function_stack, _pop_mode, _push_mode
 
+from .. import _sonde
 from . import losses, ops
 from .facts import Facts, shift_of
 from .places import Finder, Place
 from .text import Files
 
 _NODES = 20000  # operations that are recorded of a step
-_EARLY = 256  # of these, before its first forward pass
+_MANY = 2000  # operations from which a module's calls beyond the first ones are one each
+_CALLS = 16  # these first ones
+_EARLY = 256  # operations that are recorded before the first forward pass
 _GRAPH = 200000  # functions of the autograd graph that are searched
 _FIELDS = frozenset((
            "p", "eps", "momentum", "affine", "track_running_stats", "in_features", "out_features",
@@ -36,21 +40,13 @@ TAKE_OTHER_WAYS = (torch.nn.MultiheadAttention, torch.nn.TransformerEncoderLayer
 
 
 class Mode(TorchFunctionMode):
-    """Passes on what PyTorch's functions are called with; a mode that is off does nothing."""
+    """Passes on what PyTorch's functions are called with, and shows a taker the calls; not those
+    of functions that `known` has with None."""
 
-    def __init__(self, taker: Any):
+    def __init__(self, taker: Any, known: dict[Any, Any]):
         super().__init__()
-        self.taker = taker
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if self.taker is not None:
-            self.taker(func, args, kwargs or {}, result)
-        return result
-
-
-# Code that passes on calls of PyTorch's functions while a mode is on the stack.
-PASSING = Mode.__torch_function__.__code__, torch.overrides.handle_torch_function.__code__
+        self.passing = _sonde.Passing(taker, known)
+        self.__torch_function__ = MethodType(self.passing, self)  # type: ignore[method-assign]
 
 
 def push(mode: Any) -> None:
@@ -98,7 +94,7 @@ class Seer:
         """Takes the mode off for good; one that cannot be taken off now is returned."""
         mode, self.mode = self.mode, None
         if mode is not None:
-            mode.taker = None
+            mode.passing.stop()
             if not self.away and (threading.get_ident() != self.thread or not pull(mode)):
                 return mode
         return None
@@ -146,12 +142,15 @@ class Capture(Seer):
         self.begun = True  # False: its first forward pass is to come
         self.again = 1  # how often operations before it may be forgotten
         self.handles: list[Any] = []
+        self.calls: dict[int, int] = {}  # of modules
+        # A call that is one operation: its module, how often it calls itself, inputs, place.
+        self.whole: tuple[torch.nn.Module, int, list[int], Any] | None = None
 
     # --- on and off -----------------------------------------------------------------------
 
     def install(self, sees_functions: bool) -> None:
         if sees_functions:
-            self.mode = Mode(self.take)
+            self.mode = Mode(self.take, ops.known)
             push(self.mode)
         self.handles = [
             torch_module.register_module_forward_pre_hook(self.enter),
@@ -241,18 +240,11 @@ class Capture(Seer):
             inputs.pop()
         module = self.stack[-1] if self.stack else -1
         node = {"op": made.name, "attributes": ops.attributes(made, arguments, options),
-                "inputs": inputs, "outputs": [], "module": module,
-                "place": self.files.place(place), "_function": (function, place),
+                "inputs": inputs, "module": module, "place": self.files.place(place),
+                "_function": (function, place),
                 "_in_loss": module >= 0 and "loss" in self.known.modules[module]["kind"].lower()}
-        number = len(self.nodes)
-        for one in results:
-            kind = {} if any(i >= 0 for i in inputs) else {"kind": "constant"}
-            index = self._row(one, **kind)
-            node["outputs"].append(index)
-            self.makers[index] = number
-            if id(one) not in self.known.parameter_ids and id(one) not in self.known.buffers:
-                self._enter(one, index)  # a parameter stays one that is changed in place
-        self.nodes.append(node)
+        number = self._node(node, results,
+                            {} if any(i >= 0 for i in inputs) else {"kind": "constant"})
         if not self.begun:
             return
         if made.name in ops.LOSSES:
@@ -264,6 +256,20 @@ class Capture(Seer):
             name = self.observed.activation(function, self.known.modules[module]["name"],
                                             made.name, results[0])
             self.values[node["outputs"][0]].setdefault("tensor", name)
+
+    def _node(self, node: dict[str, Any], results: list[torch.Tensor],
+              kind: dict[str, Any]) -> int:
+        """Adds an operation; its number."""
+        number = len(self.nodes)
+        node["outputs"] = []
+        for one in results:
+            index = self._row(one, **kind)
+            node["outputs"].append(index)
+            self.makers[index] = number
+            if id(one) not in self.known.parameter_ids and id(one) not in self.known.buffers:
+                self._enter(one, index)  # a parameter stays one that is changed in place
+        self.nodes.append(node)
+        return number
 
     def _is_full(self) -> None:
         if self.begun:
@@ -291,21 +297,33 @@ class Capture(Seer):
         self.known.renew(optimizers)
 
     def finish(self) -> None:
-        """Leaves out what was computed before the step and is not used by it."""
+        """Leaves out what neither the losses nor the model use and what nothing of the model
+        is in: a loader's work, say. Of what was computed before the step, that is all that the
+        step does not use."""
         used = {i for row in self.losses for i in (row["predictions"], row["targets"])}
-        used |= {i for node in self.nodes[self.early:] for i in node["inputs"]}
+        used |= {row["value"] for row in self.events if "value" in row}
         used |= {i for i, row in enumerate(self.values) if row.get("tensor")}
-        keep = [True] * len(self.nodes)
-        for number in reversed(range(self.early)):
+        keep = [False] * self.early + self._of_model()
+        for number in reversed(range(len(self.nodes))):
             node = self.nodes[number]
-            keep[number] = any(i in used for i in node["outputs"])
+            keep[number] = keep[number] or any(i in used for i in node["outputs"])
             if keep[number]:
                 used |= set(node["inputs"])
-        if any(row.get("_hidden") and (i in used or not self.early)
-               for i, row in enumerate(self.values)):
+        if any(row.get("_hidden") and i in used for i, row in enumerate(self.values)):
             self.miss("operations were not seen that made a value")
         if not all(keep):
             self._leave_out(keep)
+
+    def _of_model(self) -> list[bool]:
+        """Of the operations of the step, whether a module calls them or they read what a module
+        or a parameter has given."""
+        given = {i for i, row in enumerate(self.values) if row.get("kind") in ("parameter", "buffer")}
+        found = []
+        for node in self.nodes[self.early:]:
+            found.append(node["module"] >= 0 or any(i in given for i in node["inputs"]))
+            if found[-1]:
+                given |= set(node["outputs"])
+        return found
 
     def _leave_out(self, keep: list[bool]) -> None:
         """Takes operations away, and values that are theirs alone."""
@@ -375,6 +393,8 @@ class Capture(Seer):
             self.miss("modules are called in threads")
             return
         if self.off:
+            if self.whole is not None and module is self.whole[0]:
+                self.whole = module, self.whole[1] + 1, *self.whole[2:]
             return
         try:
             with torch._C.DisableTorchFunction():
@@ -390,6 +410,10 @@ class Capture(Seer):
             row["place"] = self.files.place(self.finder.here())
         row["training"] = module.training
         self.stack.append(index)
+        self.calls[index] = self.calls.get(index, 0) + 1
+        if self.calls[index] > _CALLS and len(self.nodes) > _MANY:
+            self._enter_whole(module, arguments)
+            return
         self._name_input(index, arguments)
         if isinstance(module, torch.jit.ScriptModule):
             self.miss(f"{row['name'] or 'the model'} is scripted")
@@ -399,13 +423,40 @@ class Capture(Seer):
             row["away"] = row.get("away", 0) + pull(self.mode)
 
     def leave(self, module: torch.nn.Module, arguments: Any, result: Any) -> None:
-        if threading.get_ident() != self.thread or self.off or not self.stack:
+        if threading.get_ident() != self.thread or not self.stack:
+            return
+        if self.off and (self.whole is None or module is not self.whole[0]):
             return
         try:
             with torch._C.DisableTorchFunction():
+                if self.whole is not None and not self._leave_whole(result):
+                    return
                 self._leave_module(module, result)
         except Exception as problem:
             self.miss(f"{type(module).__name__}: {type(problem).__name__}: {problem}")
+
+    def _enter_whole(self, module: torch.nn.Module, arguments: Any) -> None:
+        """One more call of a module in a loop is one operation."""
+        self.miss(f"{self.known.modules[self.stack[-1]]['name'] or 'the model'} is called more "
+                  f"than {_CALLS} times, in more than {_MANY} operations: further calls are one "
+                  "operation each")
+        inputs = [self.value(one) for one in tensors_of(arguments)]
+        self.whole = module, 0, inputs, self.finder.here()
+        self.pause(1)
+
+    def _leave_whole(self, result: Any) -> bool:
+        """False: it is a call within the one that is an operation."""
+        module, depth, inputs, place = self.whole  # type: ignore[misc]
+        if depth:
+            self.whole = module, depth - 1, inputs, place
+            return False
+        self.whole = None
+        self.pause(-1)
+        outputs = [] if len(self.nodes) >= _NODES else tensors_of(result)
+        if outputs:
+            self._node({"op": "call", "attributes": {}, "inputs": inputs,
+                        "module": self.stack[-1], "place": self.files.place(place)}, outputs, {})
+        return True
 
     def _leave_module(self, module: torch.nn.Module, result: Any) -> None:
         index = self.known.index_of(module, -1)
@@ -451,7 +502,7 @@ class Capture(Seer):
         self.last_output = None
         self.event("forward", place, module=self.known.index_of(module, -1),
                    training=module.training, grad=torch.is_grad_enabled(),
-                   autocast=torch.is_autocast_enabled() or torch.is_autocast_cpu_enabled())
+                   autocast=torch.is_autocast_enabled("cuda") or torch.is_autocast_enabled("cpu"))
         counts = {"input": 0, "input_ids": 0}
         for tensor in tensors_of(inputs):
             kind = "input" if tensor.is_floating_point() else "input_ids"
@@ -613,18 +664,27 @@ class Known:
         return self._module(self._name_of(module, caller), module, False)
 
     def _name_of(self, module: torch.nn.Module, caller: int) -> str:
-        """The path of a module that its caller keeps in a list, say; else its kind."""
+        """The path of a module that its caller has in a list, say, or within a part; else its
+        kind."""
         owner = self.module_refs[caller]() if caller >= 0 else None
-        for key, value in vars(owner).items() if owner is not None else ():
+        held = [*owner._modules.items(), *vars(owner).items()] if owner is not None else []
+        for key, value in held:
             parts = value.items() if isinstance(value, dict) else \
                 enumerate(value) if isinstance(value, (list, tuple)) else [("", value)]
-            if key.startswith("_"):
-                continue
-            for part, one in parts:
-                if one is module:
-                    return ".".join(str(word) for word in (self.modules[caller]["name"], key, part)
-                                    if word != "")
+            for part, one in parts if not key.startswith("_") else ():
+                within = _path_within(one, module)
+                if within is not None:
+                    return ".".join(str(word) for word in (
+                        self.modules[caller]["name"], key, part, within) if word != "")
         return type(module).__name__
+
+
+def _path_within(whole: Any, module: torch.nn.Module) -> str | None:
+    """The path of a module in another one, "" for itself."""
+    if whole is module:
+        return ""
+    parts = whole.named_modules() if isinstance(whole, torch.nn.Module) else ()
+    return next((name for name, part in parts if part is module), None)
 
 
 def _count(parameter: torch.Tensor) -> int:

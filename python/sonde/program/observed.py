@@ -117,7 +117,7 @@ class Look(Seer):
         super().__init__()
         self.observed, self.finder, self.training = observed, finder, training
         self.stack: list[torch.nn.Module] = []
-        self.mode = Mode(self.take)
+        self.mode = Mode(self.take, ops.known)
         self.on_stack = True  # False: in a module that takes other ways
         push(self.mode)
         self.handles = [

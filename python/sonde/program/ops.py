@@ -107,15 +107,15 @@ class Operation:
         self.parameters, self.defaults = parameters, defaults
 
 
-_known: dict[Any, Operation | None] = {}
+known: dict[Any, Operation | None] = {}  # None: a call of it is no operation
 
 
 def operation(function: Callable[..., Any]) -> Operation | None:
     """None: a call of it is no operation."""
     try:
-        return _known[function]
+        return known[function]
     except KeyError:
-        _known[function] = made = _describe(function)
+        known[function] = made = _describe(function)
         return made
     except TypeError:  # it cannot be hashed
         return _describe(function)

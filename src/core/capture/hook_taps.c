@@ -595,6 +595,27 @@ static sonde_err declare_tensor(void *user, const sonde_tensor_info *info, uint3
     return sonde__hook_add_tensor(work->hook, info, &work->tensors[id], mapped, diag);
 }
 
+/* Rules look at a tensor whenever they look at it under any of its names. */
+static void join_looks(const attaching *work)
+{
+    for (uint32_t id = work->first_id; id < work->count; id++) {
+        const uint32_t tensor =
+            sonde_catalogue_info(work->attachment->map.from, id)->same_as;
+        const size_t from = (size_t)(id - work->first_id) * SONDE_MODE_COUNT;
+
+        for (size_t k = 0; k < (size_t)SONDE_MODE_COUNT * SONDE_FORM_COUNT &&
+                           tensor != id && tensor >= work->first_id;
+             k++) {
+            const size_t mode = k / SONDE_FORM_COUNT, form = k % SONDE_FORM_COUNT;
+            sonde_schedule *when =
+                &work->looks[(size_t)(tensor - work->first_id) * SONDE_MODE_COUNT + mode]
+                     .when[form];
+
+            *when = sonde_schedule_join(when, &work->looks[from + mode].when[form]);
+        }
+    }
+}
+
 /* Maps the tensors that may be recorded to ids of the hook. */
 static sonde_err map_tensors(attaching *work)
 {
@@ -640,6 +661,7 @@ static sonde_err attach(attaching *work)
     SONDE__TRY(map_tensors(work));
     if (work->looks != NULL) {
         SONDE__TRY(find_looks(work));
+        join_looks(work);
     }
     return add_taps(work);
 }

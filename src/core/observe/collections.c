@@ -489,12 +489,16 @@ unsigned sonde__observe_vital(const sonde_tensor_info *info)
     return 0;
 }
 
-/* An alias is recorded under the name of its tensor. */
+/* An alias is recorded under the name of its tensor, and listed, since rules may know the
+ * tensor by it: the input of an activation is the output of another layer. */
 static uint8_t tensor_vital(const sonde__observe_setup *setup,
                             const sonde_tensor_info *info, uint32_t id)
 {
-    unsigned vital = info->same_as == id ? sonde__observe_vital(info) : 0U;
+    unsigned vital = sonde__observe_vital(info);
 
+    if (info->same_as != id) {
+        return setup->looks && (vital & SONDE__VITAL_LOOKS) ? SONDE__VITAL_NAMED : 0;
+    }
     if (setup->others && info->same_as == id && info->role == SONDE_ROLE_OTHER) {
         vital = SONDE__VITAL_EVERY | SONDE__VITAL_LOOKS;
     }

@@ -33,7 +33,8 @@ enum {
     SONDE__VITAL_ALWAYS = 1, /* losses: at every step, if the program does not say */
     SONDE__VITAL_EVERY = 2,  /* at each step of training that vitals_every divides */
     SONDE__VITAL_LOOKS = 4,  /* when the default rules look */
-    SONDE__VITAL_RAW = 8     /* the raw value when they need it */
+    SONDE__VITAL_RAW = 8,    /* the raw value when they need it */
+    SONDE__VITAL_NAMED = 16  /* an alias of a tensor at which rules look: its name */
 };
 
 /* A selector of a collection, as the user gave it. */

@@ -62,6 +62,7 @@ static const standing standings[] = {
     {"OptimizerState", CAUSE, 0},
     {"PoorWeightInitialization", CAUSE, GROWS},
     {"ReplicaDivergence", CAUSE, 0},
+    {"RoundedWeights", CAUSE, 0},
     {"SoftmaxMisuse", CAUSE, STARVES},
     {"StepOrder", CAUSE, UPDATES},
     {"SymmetricUnits", CAUSE, STARVED},
@@ -335,12 +336,17 @@ static bool shows_mistake(const sonde__rule_found *found, const sonde_finding *m
     const bool grown = (kind.flags & (GROWS | OUTGROWN)) != 0;
     const unsigned by = standing_of(mistake->rule).flags;
 
-    if (found->certain || finding->because_of != 0 || finding->step < mistake->step ||
+    const bool same = strcmp(finding->rule, mistake->rule) == 0;
+
+    if (finding->because_of != 0 || finding->step < mistake->step ||
         is_own_failure(finding)) {
         return false;
     }
-    return strcmp(finding->rule, mistake->rule) == 0 ||
-           (kind.rank >= EVENT && kind.rank != HARDWARE && !grows) ||
+    if (found->certain) { /* another mistake, or the same one in the next step */
+        return same && finding->step > mistake->step && finding->tensor[0] != '\0' &&
+               strcmp(finding->tensor, mistake->tensor) == 0;
+    }
+    return same || (kind.rank >= EVENT && kind.rank != HARDWARE && !grows) ||
            ((kind.flags & STARVED) != 0 && (by & STARVES) != 0) ||
            (grown && (by & UPDATES) != 0);
 }

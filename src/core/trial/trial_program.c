@@ -46,6 +46,12 @@ sonde_err sonde_trial_program(sonde_trial *trial, sonde_mode mode, int64_t step,
         sonde_trial_tensor_steps(trial, id, mode, SONDE_HOW_RAW, &steps, &count, diag));
     at.step = last_until(steps, count, step);
     sonde_release(steps);
+    if (count == 0) {
+        return sonde__fail(
+            diag, SONDE_EFORMAT, name,
+            "a run whose programs can be read; 'sonde verify' lists damage",
+            "the run declares it, but has no value of it");
+    }
     if (at.step < 0) {
         return fail_none(mode, diag);
     }

@@ -96,29 +96,32 @@ static bool has_trained(const sonde_program *program, bool idle)
 }
 
 /* The pass of evaluation whose gradients a step of training takes: it has no forward pass
- * of its own, and the model is in evaluation mode. NULL: it is not so, or what comes first
- * after the step before is an evaluation without gradients: the next steps tell. */
-static const sonde_program_event *find_evaluation(sonde_rule_run *run,
-                                                  const sonde_program *program)
+ * of its own, and the model is in evaluation mode. NULL: it is not so. */
+static const sonde_program_event *find_evaluation(const sonde_program *program)
 {
-    const sonde_program *other = sonde_rule_program(run, SONDE_MODE_EVAL);
-    const sonde_program_event *first =
-        sonde__builtin_walk_event(program, 0, SONDE_EVENT_EVALUATION);
-    const sonde_program_event *pass =
-        other != NULL ? sonde__builtin_walk_event(other, 0, SONDE_EVENT_FORWARD) : NULL;
-    const bool idle = program->node_count == 0 && program->complete &&
-                      program->module_count > 0 && !program->modules[0].training &&
-                      sonde__builtin_walk_event(program, 0, SONDE_EVENT_FORWARD) == NULL;
+    const sonde_program_event *event = NULL;
 
-    const bool real = first != NULL && pass != NULL && !pass->grad &&
-                      pass->place.line == first->place.line;
-
-    return idle && !real ? first : NULL;
+    if (program->node_count > 0 || !program->complete || program->module_count == 0 ||
+        program->modules[0].training ||
+        sonde__builtin_walk_event(program, 0, SONDE_EVENT_FORWARD) != NULL) {
+        return NULL;
+    }
+    for (size_t i = 0; i < program->event_count; i++) {
+        if (program->events[i].kind == SONDE_EVENT_EVALUATION &&
+            program->events[i].grad) {
+            event = &program->events[i];
+        } else if (program->events[i].kind == SONDE_EVENT_BATCH && event != NULL) {
+            /* an evaluation that needs no gradients, and keeps them: that of the step came
+             * after it */
+            return sonde__builtin_walk_event(program, i, SONDE_EVENT_STEP);
+        }
+    }
+    return event;
 }
 
 static void judge_training(sonde_rule_run *run, const sonde_program *program)
 {
-    const sonde_program_event *evaluation = find_evaluation(run, program);
+    const sonde_program_event *evaluation = find_evaluation(program);
     const bool idle = evaluation != NULL;
     const sonde_program_event *pass = idle ? evaluation : find_pass(program);
     const sonde_program_event *step =
@@ -137,7 +140,8 @@ static void judge_training(sonde_rule_run *run, const sonde_program *program)
             run, "Call the model's train() before training, and again after evaluation.",
             "The model is called in evaluation mode%s, and %s%s updates it by the gradients "
             "of that: %s '%.60s'%s not do what it does in training.",
-            sonde__builtin_walk_line(program, pass->place, &forward),
+            sonde__builtin_walk_line(
+                program, pass != step ? pass->place : (sonde_place){"", 0}, &forward),
             step->optimizer >= 0 ? program->optimizers[step->optimizer].kind
                                  : "the optimizer",
             sonde__builtin_walk_line(program, step->place, &stepped), layer->kind,

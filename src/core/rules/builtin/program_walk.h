@@ -12,6 +12,7 @@
  *     program_broadcast.c   LossBroadcast: shapes
  *     program_modes.c       TrainEvalMode, EvalNondeterminism: modes
  *     program_free_losses.c rules on losses: whether these need not fall
+ *     program_optimizers.c  OptimizerState: settings
  */
 #ifndef SONDE_RULES_BUILTIN_PROGRAM_WALK_H
 #define SONDE_RULES_BUILTIN_PROGRAM_WALK_H
@@ -104,5 +105,8 @@ void sonde__builtin_broadcast_program(sonde_rule_run *run, const sonde_program *
 void sonde__builtin_mode_program(sonde_rule_run *run, const sonde_program *program);
 void sonde__builtin_free_losses(sonde_rule_run *run, const sonde_program *program);
 void sonde__builtin_eval_program(sonde_rule_run *run, const sonde_program *program);
+void sonde__builtin_optimizer_program(sonde_rule_run *run, const sonde_program *program);
+/* Whether an optimizer of the program (NULL: none) has swapped betas, which that reports. */
+bool sonde__builtin_optimizer_is_swapped(const sonde_program *program);
 
 #endif

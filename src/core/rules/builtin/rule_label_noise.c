@@ -27,16 +27,17 @@
  * gradients, the loss alone decides. Before `samples` training samples nothing is judged:
  * small batches at a small learning rate have hardly moved the network.
  *
- * With targets that are numbers, named so and without labels, H is their variance: a
+ * With targets that are numbers, named so and without labels, H is their variance (of each
+ * column, on average; with a binary cross-entropy, the entropy of their means): a
  * network has that mean squared error if it has learned only their mean, as with shuffled
  * targets or with a difference that is broadcast over all pairs. There the standard error
  * has to be below a tenth of H, and the mean at most a tenth above it. Targets may be
  * mostly noise: it is a note, unless the standard error is below SURE of H and the mean
  * not farther below H; or both hold, with PART for the mean, over LONG windows or more and
- * MANY targets.
+ * MANY targets; or ABOVE windows are on average not below H at all.
  *
  * Models of language learn the frequencies of words first, and stay there for a while:
- * with labels of rank 2 or more the finding is a note. A finding about one of several losses
+ * with labels of rank 2 or more the finding is a note for TOKENS windows. A finding about one of several losses
  * is a note too: the loss of a player against another stays where neither wins.
  *
  * Targets that the program makes in the step (a number for each row, as contrastive losses
@@ -64,7 +65,11 @@ enum {
     ENOUGH = 10,
     NEARS = 2,
     LONG = 6,
-    MANY = 2000
+    ABOVE = 3,
+    MANY = 2000,
+    COLUMNS = 64,
+    READ = 1 << 18, /* elements of targets, at most */
+    TOKENS = 5      /* windows */
 };
 #define NEAR 0.02
 #define AGREE 0.1
@@ -86,6 +91,10 @@ typedef struct noise {
     bool tokens;          /* labels of rank 2 or more */
     bool made;            /* targets are made in the step */
     sonde_vitals numbers; /* all targets of a regression so far */
+    bool binary;          /* their loss is a binary cross-entropy */
+    struct {
+        double count, mean, m2;
+    } columns[COLUMNS]; /* of the targets, evenly spread */
 } noise;
 
 typedef struct tensor_memory {
@@ -116,7 +125,7 @@ static const sonde_rule_need noise_needs[] = {
     {"losses", SONDE_HOW_VITALS, false, SONDE__LOSSES, SONDE__EACH_STEP},
     {"labels", SONDE_HOW_RAW, true, SONDE__INPUTS, SONDE__EACH_STEP},
     {"gradients", SONDE_HOW_RAW, true, SONDE__GRADIENTS, SONDE__IN_PAIRS},
-    {"targets", SONDE_HOW_VITALS, true, SONDE__INPUTS, SONDE__OFTEN}};
+    {"targets", SONDE_HOW_VITALS | SONDE_HOW_RAW, true, SONDE__INPUTS, SONDE__OFTEN}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
@@ -156,11 +165,67 @@ static void take_gradient(noise *state, tensor_memory *memory,
     }
 }
 
+/* Takes the columns of numeric targets: a network that knows nothing predicts the mean of each,
+ * as of each pixel of an autoencoder's pictures. */
+static void take_columns(noise *state, const sonde_view *view)
+{
+    double values[SONDE__CHUNK];
+    size_t at = 0;
+    const size_t all = view != NULL ? (size_t)sonde_view_count(view) : 0;
+    const size_t width = all > 0 && view->rank > 0 ? all / (size_t)view->shape[0] : 0;
+    const size_t stride = width > COLUMNS ? width / COLUMNS : 1;
+
+    if (width == 0 || all > READ) {
+        return;
+    }
+    sonde__builtin_reader reader = sonde__builtin_read(view);
+    for (size_t n = 0; (n = sonde__builtin_next(&reader, values)) > 0; at += n) {
+        for (size_t i = 0; i < n; i++) {
+            const size_t column = (at + i) % width;
+
+            if (column % stride == 0 && column / stride < COLUMNS &&
+                isfinite(values[i])) {
+                const size_t c = column / stride;
+                const double off = values[i] - state->columns[c].mean;
+
+                state->columns[c].count += 1.0;
+                state->columns[c].mean += off / state->columns[c].count;
+                state->columns[c].m2 += off * (values[i] - state->columns[c].mean);
+            }
+        }
+    }
+}
+
+/* The loss of the best constant prediction of numeric targets: their variance or, of a binary
+ * cross-entropy, the entropy of their means; a mean of columns, if these are known. */
+static double level_of_numbers(const noise *state)
+{
+    double sum = 0.0, columns = 0.0;
+
+    for (size_t i = 0; i < COLUMNS; i++) {
+        const double n = state->columns[i].count, p = state->columns[i].mean;
+
+        if (n > 1.0) {
+            columns += 1.0;
+            sum += !state->binary       ? state->columns[i].m2 / n
+                   : p > 0.0 && p < 1.0 ? -p * log(p) - (1.0 - p) * log(1.0 - p)
+                                        : 0.0;
+        }
+    }
+    return columns > 0.0   ? sum / columns
+           : state->binary ? 0.0
+                           : sonde__builtin_variance(&state->numbers);
+}
+
 static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
                     const sonde_observation *observation)
 {
     noise *state = sonde_rule_state(run);
 
+    if (tensor->need == NUMBERS) {
+        take_columns(state, observation->view);
+        return;
+    }
     if (tensor->need == GRADIENTS) {
         take_gradient(state, tensor->memory, observation);
         return;
@@ -222,7 +287,7 @@ static bool knows_nothing(const noise *state, double mean, double error, double 
     const double h = entropy(state);
 
     if (state->numbers.count > 0 && state->seen == 0) {
-        *level = sonde__builtin_variance(&state->numbers);
+        *level = level_of_numbers(state);
         return *level > 0.0 && error < 0.1 * *level && mean > *level - 2.0 * error &&
                mean < 1.1 * *level + 2.0 * error;
     }
@@ -246,6 +311,7 @@ static bool is_sure(const noise *state, const tensor_memory *memory, double mean
     const double stays = (double)memory->stays;
 
     return (error < SURE * level && mean > (1.0 - SURE) * level) ||
+           (memory->stays >= ABOVE && memory->stay > stays * level) ||
            (memory->stays >= LONG && state->numbers.count >= MANY &&
             sqrt(memory->stay_sq) / stays < SURE * level &&
             memory->stay / stays > (1.0 - PART) * level);
@@ -258,15 +324,17 @@ static void report(sonde_rule_run *run, const sonde_rule_tensor *t, double mean,
     const noise *state = sonde_rule_state(run);
     tensor_memory *memory = t->memory;
     const bool sure = state->seen > 0 || is_sure(state, memory, mean, error, level);
-    const bool note = near || state->tokens || state->made || !sure ||
-                      !sonde__builtin_is_whole_loss(run, t->id);
+    const bool note = near || (state->tokens && memory->stays < TOKENS) || state->made ||
+                      !sure || !sonde__builtin_is_whole_loss(run, t->id);
+    const char *what = state->seen > 0 ? "entropy of the labels"
+                       : state->binary ? "entropy of the targets"
+                                       : "variance of the targets";
 
     sonde__rule_report(
         run, near ? NULL : t, note ? SONDE__SURE(NOTE) : SONDE__SURE(WARNING), "mean",
         mean, level, NULL,
         "It stays at %.4g, which is the %s (%.4g): the network has learned only %s.%s",
-        mean, state->seen > 0 ? "entropy of the labels" : "variance of the targets",
-        level, state->seen > 0 ? "how frequent each class is" : "their mean",
+        mean, what, level, state->seen > 0 ? "how frequent each class is" : "their mean",
         state->made
             ? " The program makes these targets itself, as for a contrastive loss, "
               "which may stay there for a while."
@@ -364,8 +432,15 @@ static void read_program(sonde_rule_run *run, const sonde_program *program)
     noise *state = sonde_rule_state(run);
 
     sonde__builtin_free_losses(run, program);
-    state->made = false;
+    state->made = state->binary = false;
     for (size_t i = 0; i < program->loss_count; i++) {
+        const int node = program->losses[i].node;
+
+        state->binary =
+            state->binary ||
+            (node >= 0 && sonde__builtin_walk_is(program->nodes[node].op,
+                                                 "binary_cross_entropy "
+                                                 "binary_cross_entropy_with_logits"));
         state->made = state->made || are_made(program, program->losses[i].targets);
     }
 }
@@ -379,7 +454,7 @@ const sonde_rule sonde__builtin_label_noise = {
     SONDE__RULE("LabelNoise", noise),
     .summary = "the loss stays at the entropy of the labels",
     .condition =
-        "The mean loss equals the entropy of the labels (or the variance of numeric targets) in two consecutive windows of `window` steps and does not fall, while the gradients of different batches have nothing in common. "
+        "The mean loss equals the entropy of the labels (or what the best constant gives for numeric targets: the variance of their columns, or the entropy of their means) in two consecutive windows of `window` steps and does not fall, while the gradients of different batches have nothing in common. "
         "If the loss is only near the entropy, the finding is a note about the run. It is a note as well if the program makes the targets itself (a contrastive loss).",
     .advice = "Check that labels still belong to their inputs. If they do, raise the "
               "learning rate or check the initialization.",

@@ -35,6 +35,7 @@
  * w.exp_avg, w.exp_avg_sq, w.step, w.grad. Evidence: vital signs; raw values of small parameters.
  */
 #include "rules/builtin/builtin.h"
+#include "rules/builtin/program_walk.h"
 #include "base/fail.h"
 #include "base/memory.h"
 
@@ -177,7 +178,9 @@ static void judge_betas(sonde_rule_run *run, tensor_memory *memory, const sonde_
         memory->beta1 = b1;
         memory->beta2 = b2;
     }
-    if (memory->swapped >= state->patience) {
+    if (memory->swapped >= state->patience &&
+        !sonde__builtin_optimizer_is_swapped(
+            sonde_rule_program(run, (sonde_mode)sonde_rule_at(run)->mode))) {
         sonde__rule_report(
             run, sonde__builtin_at(run, memory->m), SONDE__SURE(ERROR), "beta1", b1, b2,
             "Swap them: beta1 belongs to the mean of gradients.",
@@ -410,10 +413,12 @@ static void step(sonde_rule_run *run)
 
 const sonde_rule sonde__builtin_optimizer_state = {
     SONDE__RULE("OptimizerState", optimizer),
-    .summary = "the state of Adam is invalid or used wrongly",
+    .summary =
+        "the state of Adam is invalid or used wrongly, or an optimizer's settings are",
     .condition =
         "Any of these holds for the first moment m and the second moment v: (1) an element of v is below 0; (2) the step counter does not change for `patience` steps while the moments do; "
         "(3) |m| is far above sqrt v; (4) the moments change as with swapped betas; (5) parameters change in proportion to m, whatever their v, so epsilon is far above sqrt v. "
+        "Where the program of a step is known, of any optimizer: (6) its momentum is 1 or more; (7) its beta1 is above its beta2; (8) it maximizes a loss that compares predictions with targets; (9) its weight decay takes more than 1.5 % of each weight at a step or, beside gradients that it divides by their size, is above 0.3 (a warning). "
         "(3) is a note if it holds for most parameters and training does not go badly. (5) is a note if any of the parameters changes by more than 0.0003 of its size, or if training goes well.",
     .advice =
         "Check how the optimizer is created and what is restored from a checkpoint.",
@@ -422,6 +427,7 @@ const sonde_rule sonde__builtin_optimizer_state = {
     .wants = wants,
     .bind = bind,
     .observe = observe,
+    .program = sonde__builtin_optimizer_program,
     .step = step,
     .destroy = destroy,
 };
