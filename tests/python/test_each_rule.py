@@ -424,19 +424,17 @@ def deep_sigmoid():
 
 
 def rounded_steps():
-    class Rounds(torch.optim.Adam):
+    class Rounds(torch.optim.Optimizer):
         """Its weights hold what bfloat16 holds."""
 
         def step(self, closure=None):
-            loss = super().step(closure)
             with torch.no_grad():
                 for group in self.param_groups:
                     for p in group["params"]:
-                        p.copy_(p.bfloat16())
-            return loss
+                        p.copy_((p - group["lr"] * p.grad).bfloat16())
 
     model = Net()
-    return fit(model, Rounds(model.parameters(), 1e-3), steps=40)
+    return fit(model, Rounds(model.parameters(), {"lr": 0.1}), steps=40)
 
 
 def too_fast():

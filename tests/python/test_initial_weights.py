@@ -112,6 +112,32 @@ def large_recurrence():
 
 
 @program
+def large_attention():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, dropout=0.0),
+                          nn.Flatten(), nn.Linear(80, 2))
+    healthy(train(model, sequences))
+    nn.init.normal_(model[0].self_attn.in_proj_weight, 0.0, 10.0)
+    finds(train(model, sequences), "PoorWeightInitialization", "0.self_attn.in_proj_weight")
+
+
+@program
+def group_that_hardly_moves():
+    """Its rate is far too small; the rest of the network learns without it."""
+    model = net()
+    optimizer = torch.optim.Adam([{"params": model[4].parameters()},
+                                  {"params": model[:4].parameters(), "lr": 1e-9}], 1e-2)
+    watch = sonde.watch(model, optimizer, on_finding=None)
+    for _ in range(STEPS):
+        x, y = classes()
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+    watch.close()
+    finds(watch, "WeightUpdateRatio", "0.weight")
+
+
+@program
 def saturated_from_the_start():
     model = net(nn.Tanh)
     nn.init.normal_(model[2].weight, 0.0, 20.0)

@@ -21,7 +21,7 @@ enum { ELEMENTS = 16, DEPTH = 5 };
 #define AMPLIFIED 5.0   /* root mean square of outputs over that of inputs, at least */
 #define LAYERS                                                                           \
     "linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d "    \
-    "lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell"
+    "multi_head_attention_forward lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell"
 #define PRODUCTS "matmul addmm bmm baddbmm mm"
 #define NORMED                                                                           \
     "batch_norm layer_norm group_norm instance_norm rms_norm local_response_norm "       \
@@ -98,9 +98,9 @@ static bool amplifies(sonde_rule_run *run, const sonde_program *program,
     const sonde_vitals *y =
         node->output_count > 0 ? vitals_of(run, program, node->outputs[0]) : NULL;
     const sonde_vitals *x = vitals_of(run, program, sonde__builtin_walk_first(node));
-    const bool bounded = strstr(node->op, "lstm") != NULL ||
-                         strstr(node->op, "gru") != NULL ||
-                         strstr(node->op, "rnn") != NULL;
+    const bool bounded =
+        strstr(node->op, "attention") != NULL || strstr(node->op, "lstm") != NULL ||
+        strstr(node->op, "gru") != NULL || strstr(node->op, "rnn") != NULL;
 
     *out = y != NULL && !bounded ? sonde__builtin_rms(y) : 0.0;
     return *out == 0.0 ||
@@ -118,8 +118,12 @@ static double gain_of(const sonde_tensor_info *info, const sonde_vitals *v,
     const bool plain =
         rms > 0.7 && rms < 1.5 && sonde__builtin_walk_is(node->op, PRODUCTS);
 
-    return v->count >= ELEMENTS && info->shape[0] > 0 && !one && !plain &&
-                   node->output_count > 0 && !is_normed(program, node->outputs[0], DEPTH)
+    /* what is normalized after attention has not been so before its softmax */
+    const bool any_size = strstr(node->op, "attention") == NULL &&
+                          node->output_count > 0 &&
+                          is_normed(program, node->outputs[0], DEPTH);
+
+    return v->count >= ELEMENTS && info->shape[0] > 0 && !one && !plain && !any_size
                ? v->sumsq / (double)info->shape[0]
                : 0.0;
 }

@@ -10,6 +10,8 @@
  */
 #include "rules/builtin/update_ratio.h"
 
+#include <string.h>
+
 #define LEAST_RMS 1e-2
 #define AT_ONCE 100.0
 enum { WEIGHTS = 0, LOSSES = 1, SAMPLE = 512 };
@@ -37,6 +39,7 @@ typedef struct tensor_memory {
     int64_t large, small;          /* comparisons in a row; small ones: */
     double first;                  /* r at the beginning of them */
     double last;                   /* r of the comparison before */
+    bool moved;                    /* r was ever at least small_threshold */
     bool slowly;                   /* r has fallen below the threshold step by step */
     bool compared;                 /* at this step, by raw values: */
     update update;
@@ -151,12 +154,27 @@ static void judge_large(sonde_rule_run *run, const sonde_rule_tensor *t, const u
     }
 }
 
+/* Whether the program shows that an optimizer holds a weight. */
+static bool is_held(const sonde_rule_run *run, const sonde_rule_tensor *t)
+{
+    const sonde_program *program = sonde_rule_program(run, SONDE_MODE_TRAIN);
+    const char *name = sonde_rule_info(run, t->id)->name;
+
+    for (size_t i = 0; program != NULL && i < program->parameter_count; i++) {
+        if (strcmp(program->parameters[i].name, name) == 0) {
+            return program->parameters[i].optimizer >= 0;
+        }
+    }
+    return false;
+}
+
 /*
  * Fires when 0 < r < small_threshold (a weight that does not change at all is
  * FrozenParameter's) at small_patience comparisons in a row in which r has not doubled: a
  * weight after a branch that begins at 0 wakes slowly. A note where r has fallen there step
  * by step, from above small_threshold, each time to more than 1 / AT_ONCE of its value: so
- * ends training whose loss has reached 0, or a schedule. With smdebug, r = 0 counts.
+ * ends training whose loss has reached 0, or a schedule. A warning, however training goes, where
+ * an optimizer holds the weight and r was never more. With smdebug, r = 0 counts.
  */
 static void judge_small(sonde_rule_run *run, const sonde_rule_tensor *t, const update *u)
 {
@@ -174,12 +192,14 @@ static void judge_small(sonde_rule_run *run, const sonde_rule_tensor *t, const u
         memory->slowly = ratio * AT_ONCE > memory->last;
     }
     memory->last = u->exact ? ratio : memory->last;
+    memory->moved = memory->moved || (u->exact && ratio >= state->small_threshold);
     memory->small += small;
     if (memory->small >= state->small_patience) {
         sonde__rule_report(run, t,
-                           state->smdebug   ? SONDE__SURE(WARNING)
-                           : memory->slowly ? SONDE__SURE(NOTE)
-                                            : &too_small,
+                           state->smdebug                      ? SONDE__SURE(WARNING)
+                           : memory->slowly                    ? SONDE__SURE(NOTE)
+                           : !memory->moved && is_held(run, t) ? SONDE__SURE(WARNING)
+                                                               : &too_small,
                            "update_ratio", ratio, state->small_threshold,
                            "Raise the learning rate.",
                            "It changed by only %.3g times its own size.", ratio);
