@@ -66,8 +66,8 @@ static bool begin(const calls *self, PyObject *module, PyObject *arguments)
     return true;
 }
 
-static bool end_one(sonde__python_watch *watch, size_t index, PyObject *arguments,
-                    PyObject *result)
+static bool end_one(sonde__python_watch *watch, size_t index, PyObject *module,
+                    PyObject *arguments, PyObject *result)
 {
     bool good = true;
 
@@ -75,7 +75,12 @@ static bool end_one(sonde__python_watch *watch, size_t index, PyObject *argument
         good = sonde__python_see_module(watch, index, arguments, result);
     }
     if (index < watch->module_count && sonde__python_is_root(watch, index)) {
-        good = good ? sonde__python_end_root(watch) : good;
+        if (watch->inside == 1) {
+            good = sonde__python_program_tell(watch, "returned", module,
+                                              result != NULL ? result : Py_None) &&
+                   good;
+        }
+        good = sonde__python_end_root(watch) && good;
     }
     return good || sonde__python_count_fault(watch);
 }
@@ -90,7 +95,7 @@ static bool end(const calls *self, PyObject *module, PyObject *arguments,
 
         if (index < watch->module_count) {
             Py_INCREF((PyObject *)watch);
-            const bool good = end_one(watch, index, arguments, result);
+            const bool good = end_one(watch, index, module, arguments, result);
             Py_DECREF((PyObject *)watch);
             if (!good) {
                 return false;

@@ -519,8 +519,16 @@ class Hooks:
         return next((i for i, ref in enumerate(self.optimizer_refs) if ref() is optimizer), -1)
 
     def is_compiled(self) -> bool:
-        return any(root is not None and any(_is_compiled(part) for part in root.modules())
-                   for root in (ref() for ref in self.root_refs.values()))
+        return any("_orig_mod" in root._modules for root in self._roots()) or \
+            self.has_compiled_parts()
+
+    def has_compiled_parts(self) -> bool:
+        """Whether modules are compiled that are no roots, or roots in place."""
+        return any(_is_compiled(part) for root in self._roots()
+                   for part in getattr(root, "_orig_mod", root).modules())
+
+    def _roots(self) -> list[torch.nn.Module]:
+        return [root for root in (ref() for ref in self.root_refs.values()) if root is not None]
 
     # --- called by C ----------------------------------------------------------------------
 

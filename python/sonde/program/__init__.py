@@ -26,11 +26,16 @@ if TYPE_CHECKING:
 MODES = ("train", "eval", "predict", "global")
 
 
-def _is_compiled_somewhere() -> bool:
-    """Whether torch.compile has seen code of the program: it takes note of what is on the stack
-    of modes."""
+def _compiled_frames() -> int:
+    """How many functions torch.compile has seen. What it compiles takes note of the stack of
+    modes: a mode on it would be compiled, too."""
     counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
-    return bool(counters and counters.get("frames"))
+    return counters["frames"]["total"] if counters and counters.get("frames") else 0
+
+
+def _is_compiled(module: Any) -> bool:
+    """Whether it is what torch.compile makes of a module."""
+    return "_orig_mod" in module._modules
 
 
 def _length(sampler: Any) -> int | None:
@@ -70,6 +75,8 @@ class Programs:
         self.noted: dict[int, tuple[str, dict[str, Any], Any]] = {}
         self.left: list[Any] = []  # modes that are off and still on the stack
         self.scale = 1.0
+        self.frames = 0  # that were compiled within calls of compiled roots
+        self.frames_before = -1  # such a call is on: the number when it began
 
     # --- called by C ------------------------------------------------------------------------
 
@@ -101,12 +108,17 @@ class Programs:
             module = ref()
             if module is not None and known.names_activations(index):
                 self.observed.names[module] = known.modules[index]["name"]
-        if hooks.is_compiled() or _is_compiled_somewhere():
+        if hooks.is_compiled() or self._sees_compiled():
             on.miss("the model is compiled" if hooks.is_compiled()
                     else "parts of the program are compiled")
             on.facts["compiled"] = True
-        on.install(not on.gap)
+        on.install(not self._sees_compiled(), not on.gap)
         return on
+
+    def _sees_compiled(self) -> bool:
+        """Whether anything is compiled that is called while a mode is on the stack: more than
+        the roots, during whose calls it is not."""
+        return self.hooks.has_compiled_parts() or _compiled_frames() > self.frames
 
     def _take_off(self, on: Any) -> None:
         left = on.uninstall() if on is not None else None
@@ -116,9 +128,10 @@ class Programs:
     def look(self, mode: int, step: int) -> None:
         """A step begins at which something is due that is known from the program."""
         self.step_number, self.mode = step, MODES[mode]
-        if not _is_compiled_somewhere() and torch._C._get_tracing_state() is None:
+        if not self._sees_compiled() and torch._C._get_tracing_state() is None:
             self.left = [one for one in self.left if not pull(one)]
-            self.look_on = Look(self.observed, self.finder, MODES[mode] == "train")
+            self.look_on = Look(self.observed, self.finder, MODES[mode] == "train",
+                                not self.hooks.is_compiled())
 
     def end(self, is_next: bool) -> None:
         """is_next: the next step of training is recorded: what comes before it, too."""
@@ -152,6 +165,20 @@ class Programs:
             self.see(first, False)
         if self.on is not None:
             self.on.forward(module, inputs, self.finder.here())
+        if _is_compiled(module):
+            self.frames_before = _compiled_frames()
+            if self.on is not None:
+                self.on.begin_whole(module, inputs)
+            self.pause(1)
+
+    def returned(self, module: Any, result: Any) -> None:
+        """The call of a root is over."""
+        if self.frames_before >= 0 and _is_compiled(module):
+            self.frames += _compiled_frames() - self.frames_before
+            self.frames_before = -1
+            self.pause(-1)
+            if self.on is not None:
+                self.on.end_whole(result)
 
     def see(self, tensor: torch.Tensor, are_labels: bool) -> None:
         """The first input of a step of training, or the targets of its first loss."""

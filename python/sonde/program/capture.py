@@ -148,10 +148,13 @@ class Capture(Seer):
 
     # --- on and off -----------------------------------------------------------------------
 
-    def install(self, sees_functions: bool) -> None:
+    def install(self, sees_functions: bool, sees_modules: bool) -> None:
+        """PyTorch warns of hooks of all modules at the call of a compiled one."""
         if sees_functions:
             self.mode = Mode(self.take, ops.known)
             push(self.mode)
+        if not sees_modules:
+            return
         self.handles = [
             torch_module.register_module_forward_pre_hook(self.enter),
             torch_module.register_module_forward_hook(self.leave, always_call=True)]
@@ -440,23 +443,36 @@ class Capture(Seer):
         self.miss(f"{self.known.modules[self.stack[-1]]['name'] or 'the model'} is called more "
                   f"than {_CALLS} times, in more than {_MANY} operations: further calls are one "
                   "operation each")
+        self.begin_whole(module, arguments)
+        self.pause(1)
+
+    def begin_whole(self, module: torch.nn.Module, arguments: Any) -> None:
+        """A call begins that is one operation."""
         inputs = [self.value(one) for one in tensors_of(arguments)]
         self.whole = module, 0, inputs, self.finder.here()
-        self.pause(1)
 
     def _leave_whole(self, result: Any) -> bool:
         """False: it is a call within the one that is an operation."""
-        module, depth, inputs, place = self.whole  # type: ignore[misc]
+        module, depth, *rest = self.whole  # type: ignore[misc]
         if depth:
-            self.whole = module, depth - 1, inputs, place
+            self.whole = module, depth - 1, *rest
             return False
-        self.whole = None
         self.pause(-1)
+        self.end_whole(result)
+        return True
+
+    def end_whole(self, result: Any) -> None:
+        if self.whole is None:
+            return
+        (module, _, inputs, place), self.whole = self.whole, None
+        index = self.known.index_of(getattr(module, "_orig_mod", module), -1)
         outputs = [] if len(self.nodes) >= _NODES else tensors_of(result)
         if outputs:
-            self._node({"op": "call", "attributes": {}, "inputs": inputs,
-                        "module": self.stack[-1], "place": self.files.place(place)}, outputs, {})
-        return True
+            self._node({"op": "call", "attributes": {}, "inputs": inputs, "module": index,
+                        "place": self.files.place(place)}, outputs, {})
+            if not self.handles:  # nothing else tells of calls of modules
+                self.known.modules[index]["called"] = True
+                self._name_outputs(index, result)
 
     def _leave_module(self, module: torch.nn.Module, result: Any) -> None:
         index = self.known.index_of(module, -1)

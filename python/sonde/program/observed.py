@@ -113,14 +113,14 @@ class Observed:
 class Look(Seer):
     """A step at which something of this is due and that is not recorded."""
 
-    def __init__(self, observed: Observed, finder: "Finder", training: bool):
+    def __init__(self, observed: Observed, finder: "Finder", training: bool, sees_modules: bool):
         super().__init__()
         self.observed, self.finder, self.training = observed, finder, training
         self.stack: list[torch.nn.Module] = []
         self.mode = Mode(self.take, ops.known)
         self.on_stack = True  # False: in a module that takes other ways
         push(self.mode)
-        self.handles = [
+        self.handles = [] if not sees_modules else [
             torch_module.register_module_forward_pre_hook(self.enter),
             torch_module.register_module_forward_hook(self.leave, always_call=True)]
 

@@ -14,6 +14,8 @@
 
 #include <sonde/error.h>
 #include <sonde/hook.h>
+#include <sonde/text.h>
+#include <sonde/watch.h>
 
 #include "base/yaml.h"
 #include "observe/attach.h"
@@ -101,6 +103,13 @@ sonde_err sonde__hook_add_tensor(sonde_hook *hook, const sonde_tensor_info *info
                                  sonde_diag *diag);
 /* Ends configuration. */
 sonde_err sonde__hook_settle(sonde_hook *hook, sonde_diag *diag);
+
+/* --- watch.c ---------------------------------------------------------------------- */
+
+/* Shows the program of the step to the hook and the rules. Takes it and its text, which both
+ * are freed. */
+sonde_err sonde__watch_show_program(sonde_watch *face, sonde_program *program,
+                                    sonde_text *text, sonde_diag *diag);
 
 /* --- hook_taps.c ------------------------------------------------------------------ */
 

@@ -11,7 +11,6 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "capture/hook_state.h"
-#include "program/program_parts.h"
 #include "rules/engine.h"
 #include "tensor/convert.h"
 #include "tensor/vitals.h"
@@ -449,10 +448,10 @@ static sonde_err check_program(const watch_state *watch, const sonde_program *pr
                : SONDE_OK;
 }
 
-/* Takes a program and its text, which both are freed. */
-static sonde_err show_program(watch_state *watch, sonde_program *program,
-                              sonde_text *text, sonde_diag *diag)
+sonde_err sonde__watch_show_program(sonde_watch *face, sonde_program *program,
+                                    sonde_text *text, sonde_diag *diag)
 {
+    watch_state *watch = self(face);
     sonde_err err = SONDE_OK;
 
     SONDE__TRY_GO(check_program(watch, program, diag));
@@ -469,32 +468,6 @@ error:
     sonde_program_destroy(program);
     sonde_text_fini(text);
     return err;
-}
-
-sonde_err sonde_watch_program(sonde_watch *face, const sonde_program *program,
-                              sonde_diag *diag)
-{
-    SONDE__NEEDS_AS(diag, "watch, program", face, program);
-    sonde_program *copy = NULL;
-    sonde_text text = {0};
-    const sonde_err err = sonde__program_take(program, &copy, &text, diag);
-
-    if (err != SONDE_OK) {
-        sonde_text_fini(&text);
-        return err;
-    }
-    return show_program(self(face), copy, &text, diag);
-}
-
-sonde_err sonde_watch_program_text(sonde_watch *face, const char *text, size_t length,
-                                   sonde_diag *diag)
-{
-    SONDE__NEEDS_AS(diag, "watch, text", face, text);
-    sonde_program *program = NULL;
-    sonde_text own = {0};
-    const sonde_err err = sonde__program_read(text, length, &program, &own, diag);
-
-    return err != SONDE_OK ? err : show_program(self(face), program, &own, diag);
 }
 
 /* --- steps whose values arrive later -------------------------------------------- */
