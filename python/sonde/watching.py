@@ -12,6 +12,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import json
+import multiprocessing.util
 import os
 import re
 import signal
@@ -96,11 +97,17 @@ def _configuration(save: Any, every: dict[str, int]) -> str | None:
 
 
 def _worker(rank: int | None, world: int | None) -> tuple[int, int]:
-    """This process's number and how many there are: given, or as torchrun says."""
+    """This process's number and how many there are: given, as torchrun says, or of the group."""
+    group = sys.modules.get("torch.distributed")
+    in_group = group is not None and group.is_available() and group.is_initialized()
+    if rank is None and "WORLD_SIZE" in os.environ:
+        rank = int(os.environ.get("RANK", 0))
     if rank is None:
-        rank = int(os.environ.get("RANK", 0)) if "WORLD_SIZE" in os.environ else 0
+        rank = group.get_rank() if in_group and world is None else 0
+    if world is None and "WORLD_SIZE" in os.environ:
+        world = int(os.environ["WORLD_SIZE"])
     if world is None:
-        world = int(os.environ.get("WORLD_SIZE", 1))
+        world = group.get_world_size() if in_group else 1
     if not 0 <= rank < world:
         raise _sonde.BadValueError(f"rank: {rank} (expected 0 to {world - 1})")
     return rank, world
@@ -522,17 +529,19 @@ def _unwrap(tensor: Any) -> Any:
 
 # --- the end of the program -----------------------------------------------------------------
 
-_exit_prepared = False
+_exit_prepared = 0  # the process that is
 
 
 def _prepare_exit() -> None:
     """Open watches are closed at exit and when SIGTERM comes, unless the program has a handler
-    of its own for that."""
+    of its own for that. A process of multiprocessing ends without the functions of atexit."""
     global _exit_prepared
-    if _exit_prepared:
+    if _exit_prepared == os.getpid():
         return
-    _exit_prepared = True
+    _exit_prepared = os.getpid()
     atexit.register(_close_all)
+    if multiprocessing.parent_process() is not None:
+        multiprocessing.util.Finalize(None, _close_all, exitpriority=0)
     if threading.current_thread() is threading.main_thread() and \
             signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _on_sigterm)
@@ -545,7 +554,8 @@ def _on_sigterm(number: int, frame: object) -> None:
 
 
 def _close_all(reason: str | None = None, text: str | None = None) -> None:
-    failure = getattr(sys, "last_value", None)  # the uncaught exception, if there is one
+    failure = getattr(sys, "last_value", None) or sys.exc_info()[1]  # the uncaught exception
+    failure = None if isinstance(failure, SystemExit) else failure
     if reason is None and isinstance(failure, KeyboardInterrupt):
         reason, text = "interrupted", "KeyboardInterrupt"
     elif reason is None and isinstance(failure, FindingError):

@@ -117,4 +117,45 @@ def replicas():
           "2.weight" in {f.tensor for f in found} and {f.mode_step for f in found} == {6})
 
 
+SPAWNED = """
+    import os, sys
+    sys.path.insert(0, {package!r})
+    import multiprocessing, torch, sonde
+
+    def train(rank):
+        torch.distributed.init_process_group("gloo", init_method="file://" + {meeting!r}, rank=rank,
+                                             world_size=2)
+        torch.manual_seed(0)
+        model = torch.nn.Linear(6, 3)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        watch = sonde.watch(model, optimizer, run={run!r})
+        torch.distributed.barrier()
+        for step in range(12):
+            optimizer.zero_grad()
+            model(torch.randn(8, 6)).pow(2).mean().backward()
+            optimizer.step()
+        if {fails!r}:
+            raise ValueError("no more")
+
+    ranks = [multiprocessing.get_context("fork").Process(target=train, args=(r,)) for r in range(2)]
+    [rank.start() for rank in ranks]
+    [rank.join() for rank in ranks]
+"""
+
+
+@program
+def processes_of_multiprocessing():
+    for name, fails in (("spawned", False), ("spawned_failing", True)):
+        run = folder(name)
+        text = SPAWNED.format(package=PACKAGE, meeting=os.path.join(FOLDER, "meeting_" + name), run=run, fails=fails)
+        own = {key: value for key, value in os.environ.items() if key not in ("RANK", "WORLD_SIZE")}
+        done = subprocess.run([sys.executable, "-c", textwrap.dedent(text)], capture_output=True, text=True,
+                              timeout=900, env={**own, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}, check=False)
+        check(f"{name}: the program ends: {done.stderr}", done.returncode == 0)
+        opened = sonde.open(run)
+        check(f"{name}: two workers of one run: {opened.info}", opened.info["world"] == 2)
+        check(f"{name}: the end is known and said: {opened.info}, {done.stderr}", "sonde: " in done.stderr and
+              opened.info["end_reason"] == ("failed" if fails else "finished"))
+
+
 main()
