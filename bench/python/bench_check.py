@@ -136,11 +136,11 @@ def tally(what, results, verbose):
         new = [name for name in r["failed"] if name not in twin["failed"]]
         found += [r] if new else []
         right += [r] if set(new) & set(r["right"]) else []
-    say(f"check_{what}_healthy", len(checked), "", ">=40")
-    say(f"check_{what}_false_failures", len(wrong), "", "<=0")
-    say(f"check_{what}_not_checked", len(healthy) - len(checked), "")
+    say(f"check_{what}_healthy", len(checked), what, ">=40")
+    say(f"check_{what}_false_failures", len(wrong), what, "<=0")
+    say(f"check_{what}_not_checked", len(healthy) - len(checked), what)
     if faults:
-        say(f"check_{what}_faults", len(faults), "")
+        say(f"check_{what}_faults", len(faults), what)
         say(f"check_{what}_faults_failed", 100 * len(found) / len(faults), "%", "")
         say(f"check_{what}_faults_right_property", 100 * len(right) / len(faults), "%", ">=95")
     seconds = [r["seconds"] for r in results]
