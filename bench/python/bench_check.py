@@ -129,18 +129,21 @@ def tally(what, results, verbose):
     healthy = {r["name"]: r for r in results if "/" not in r["name"]}
     checked = [r for r in healthy.values() if not r["why"]]
     wrong = [r for r in checked if r["failed"]]
-    faults = [r for r in results if "/" in r["name"]]
+    stopped = [r for r in results if "/" in r["name"] and r["passed"] == 0 and not r["failed"]
+               and r["why"].startswith("TimeoutExpired")]
+    faults = [r for r in results if "/" in r["name"] and r not in stopped]
     found, right = [], []
     for r in faults:
         twin = healthy.get(r["name"].partition("/")[0], {"failed": {}})
         new = [name for name in r["failed"] if name not in twin["failed"]]
         found += [r] if new else []
         right += [r] if set(new) & set(r["right"]) else []
-    say(f"check_{what}_healthy", len(checked), "", ">=40")
-    say(f"check_{what}_false_failures", len(wrong), "", "<=0")
-    say(f"check_{what}_not_checked", len(healthy) - len(checked), "")
+    say(f"check_{what}_healthy", len(checked), what, ">=40")
+    say(f"check_{what}_false_failures", len(wrong), what, "<=0")
+    say(f"check_{what}_not_checked", len(healthy) - len(checked), what)
+    say(f"check_{what}_faults_stopped", len(stopped), what)  # after --seconds, and not counted
     if faults:
-        say(f"check_{what}_faults", len(faults), "")
+        say(f"check_{what}_faults", len(faults), what)
         say(f"check_{what}_faults_failed", 100 * len(found) / len(faults), "%", "")
         say(f"check_{what}_faults_right_property", 100 * len(right) / len(faults), "%", ">=95")
     seconds = [r["seconds"] for r in results]

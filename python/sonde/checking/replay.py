@@ -41,7 +41,7 @@ class Replay:
         self.names.update((id(value), name) for name, value in
                           model.named_buffers(remove_duplicate=False))
         self.calls = [entry for entry in self.entries if entry.function is None]
-        self.handed_in = {value.key for entry in self.calls for name, value in entry.tree[1].items()
+        self.handed_in = {value.key for entry in self.calls for name, value in _arguments(entry)
                           if name in TARGETS and isinstance(value, Ref)
                           and self._may_be_target(value.key)}  # of networks that return the loss
         self.targets = [*self.handed_in, *(key for key in self._targets()
@@ -197,6 +197,12 @@ def problem_of(tape: Tape, losses: list[Loss], model: nn.Module, ends: set[int])
     result.in_training = all(entry.training for entry in replay.calls or own)
     result.targets = [] if why else [tape.constants[key] for key in replay.targets]
     return result
+
+
+def _arguments(entry: Entry) -> list[tuple[str, Any]]:
+    """The arguments of a call of a network, with the names of its parameters."""
+    args, kwargs = entry.tree
+    return [*zip(call_of(entry.module, args, kwargs).names, args), *kwargs.items()]
 
 
 def _calls_of(tape: Tape, model: nn.Module) -> list[Entry]:

@@ -151,7 +151,7 @@ class Subject:
         rows = counts.pop()
         for name, value in self.call.named():
             if len(shapes) > 1 and value.dim() == 2 and value.shape[0] == value.shape[1] and \
-                    (bool((value >= 0).all()) or trees.difference(value, value.T) == 0):
+                    _may_link(value):
                 raise NotApplicable(f"{name} {tuple(value.shape)} links the rows, as a graph does")
         if rows < 2:
             raise NotApplicable("the batch has one row")
@@ -187,3 +187,10 @@ def _values(model: nn.Module) -> dict[str, torch.Tensor]:
 def _changed(before: dict[str, torch.Tensor], after: dict[str, torch.Tensor]) -> set[str]:
     return {name for name, value in after.items()
             if name not in before or trees.difference(before[name], value) > 0}
+
+
+def _may_link(value: torch.Tensor) -> bool:
+    """Whether a square matrix may say which rows belong together, unlike tokens or features."""
+    if trees.difference(value, value.T) == 0 or value.dtype == torch.bool:
+        return True
+    return bool((value >= 0).all()) and (value.is_floating_point() or int(value.max()) <= 1)
