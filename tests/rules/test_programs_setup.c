@@ -205,6 +205,21 @@ static void adapters(stream *s, int alone, int step)
     }
 }
 
+/* A frozen layer is seen at each step. The layer that is trained is seen at every 20th from
+ * step 20 on; or, if it rests, at each, without a gradient. */
+static void base_and_trained(stream *s, int rests, int step)
+{
+    const bool early = step < 20;
+
+    stream_put_all(s, 0, 0.5F);
+    if (early || rests || step % 20 == 0) {
+        stream_put_all(s, 1, 1.0F + 0.01F * (float)(early || !rests ? step : 20));
+    }
+    if (early || (!rests && step % 20 == 0)) {
+        stream_put_normal(s, 2, 0.1, 0.1);
+    }
+}
+
 #define PAIRS "output loss_input_0 24 1, input targets 24, loss loss"
 #define WEIGHTS "3*weight fc#.weight 16 128"
 #define FIRST "input input 32 8, activation relu_input_0 32 16"
@@ -213,6 +228,8 @@ static void adapters(stream *s, int alone, int step)
     "5*optimizer fc#.weight.exp_avg_sq 3 4"
 #define SMALL "weight fc.weight 4 4, loss loss"
 #define LARGE "weight fc.weight 4 16, loss loss"
+#define BASE                                                                             \
+    "weight base.weight 4 4, weight fc.weight 4 4, gradient gradient/fc.weight 4 4"
 #define ADAPTERS                                                                         \
     "4*weight fc#.base.weight 4 4 + weight fc#.lora0.weight 4 4 + "                      \
     "gradient gradient/fc#.lora0.weight 4 4 + weight fc#.lora1.weight 4 4 + "            \
@@ -282,6 +299,10 @@ static const stream_case cases[] = {
      0, STEPS, NOTED, "fc0.base.weight", 40},
     {"one layer with an adapter is frozen alone", "FrozenParameter", ADAPTERS, adapters,
      1, STEPS, WARNED, "fc2.base.weight", 40},
+    {"the only layer that is trained is seen at times", "FrozenParameter", BASE,
+     base_and_trained, 0, 2 * STEPS},
+    {"the only layer that is trained has no gradient any more", "FrozenParameter", BASE,
+     base_and_trained, 1, STEPS, FAILED},
 };
 
 /* --- what optimizers hold --------------------------------------------------------------- */

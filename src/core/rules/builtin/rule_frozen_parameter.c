@@ -154,7 +154,8 @@ static void judge_bare(sonde_rule_run *run)
 
 /* What a comparison shows, over all parameters. */
 typedef struct glance {
-    bool any, changed, shown;      /* compared; changed; a gradient was seen */
+    bool any;                      /* parameters were compared, of those that train */
+    bool changed, shown;           /* one changed; a gradient was seen */
     const sonde_rule_tensor *most; /* the parameter with the largest gradient */
     double largest;                /* that gradient */
 } glance;
@@ -168,7 +169,8 @@ static glance look(sonde_rule_run *run)
         const sonde__builtin_frozen_memory *memory = t->memory;
         const sonde_vitals *g = gradient_of(run, t);
 
-        now.any = now.any || memory->has_before;
+        /* weights without a gradient may be seen at more steps than those that train */
+        now.any = now.any || (memory->has_before && (memory->pulled || !state->pulls));
         now.shown = now.shown || g != NULL;
         /* a copy that follows the weights, as a teacher does, has no gradient */
         now.changed = now.changed || (memory->has_before && !memory->same &&
