@@ -28,9 +28,11 @@ typedef struct sonde__builtin_frozen {
     int64_t compared, changed;   /* comparisons; of them, with any change */
     int64_t idle_now, idle_most; /* comparisons in a row without a change */
     size_t weights, still;       /* weights; of them, those that never changed */
+    size_t fresh;                /* of these, those that are as they were drawn */
     const sonde_rule_tensor
         *first_moving; /* the first parameter that did, of this step */
     bool looked;       /* for weights that are cut off */
+    bool explained;    /* why no parameter changes, by the program */
     bool pulls;        /* a gradient of a parameter has been seen */
     int64_t led;       /* first comparisons at which gradients were seen */
     int64_t bare;  /* last comparisons in a row without a change and without gradients */
@@ -48,6 +50,7 @@ typedef struct sonde__builtin_frozen_memory {
     bool has_before, same;
     bool meant;              /* it may be frozen on purpose */
     bool told;               /* reported by the program */
+    bool held, stepped;      /* an optimizer held it in a program; and stepped there */
     bool cut;                /* it was reported as cut off */
     bool moved, pulled;      /* has ever changed; its gradient was ever not 0 */
     int64_t steps;           /* comparisons in a row at which it was the same */
@@ -61,6 +64,9 @@ static inline bool sonde__builtin_frozen_is_weight(const sonde_rule_run *run,
     return t->need == SONDE__FROZEN_PARAMETERS && sonde_rule_info(run, t->id)->rank >= 2;
 }
 
+/* What the program of a training step says of a parameter; NULL: nothing. */
+const sonde_program_parameter *sonde__builtin_frozen_known(const sonde_rule_run *run,
+                                                           const sonde_rule_tensor *t);
 /* Counts the weights that never changed, and finds the first parameter that did. */
 void sonde__builtin_frozen_survey(sonde_rule_run *run);
 /* Reports the weights that are cut off; once. */

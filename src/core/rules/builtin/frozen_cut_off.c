@@ -319,17 +319,9 @@ static bool report_held(sonde_rule_run *run, const sonde_rule_tensor *t, bool fe
  * and no optimizer holds it. */
 static bool is_frozen(const sonde_rule_run *run, const sonde_rule_tensor *t)
 {
-    const sonde_program *program = sonde_rule_program(run, SONDE_MODE_TRAIN);
-    const char *name = sonde_rule_info(run, t->id)->name;
+    const sonde_program_parameter *known = sonde__builtin_frozen_known(run, t);
 
-    for (size_t i = 0; program != NULL && i < program->parameter_count; i++) {
-        const sonde_program_parameter *parameter = &program->parameters[i];
-
-        if (strcmp(parameter->name, name) == 0) {
-            return !parameter->requires_grad && parameter->optimizer < 0;
-        }
-    }
-    return false;
+    return known != NULL && !known->requires_grad && known->optimizer < 0;
 }
 
 void sonde__builtin_frozen_resolve(sonde_rule_run *run)
@@ -344,11 +336,27 @@ void sonde__builtin_frozen_resolve(sonde_rule_run *run)
     }
 }
 
+/* Whether the values of a weight are evenly distributed about 0, as layers draw them: training
+ * makes some of them larger. */
+static bool is_fresh(const sonde__builtin_frozen_memory *memory)
+{
+    enum { LEAST = 256 };
+    const sonde_vitals *w = &memory->before;
+
+    if (!memory->has_before || w->count < LEAST || sonde__builtin_bad(w) > 0) {
+        return false;
+    }
+    const double deviation = sqrt(w->m2 / (double)w->count);
+    const double reach = w->abs_max / deviation; /* sqrt(3) */
+
+    return fabs(w->mean) < 0.2 * deviation && reach > 1.63 && reach < 1.84;
+}
+
 void sonde__builtin_frozen_survey(sonde_rule_run *run)
 {
     sonde__builtin_frozen *state = sonde_rule_state(run);
 
-    state->weights = state->still = 0;
+    state->weights = state->still = state->fresh = 0;
     state->first_moving = sonde__builtin_end(run);
     SONDE__EACH_OF (run, t, SONDE__FROZEN_PARAMETERS) {
         const sonde__builtin_frozen_memory *memory = t->memory;
@@ -356,6 +364,7 @@ void sonde__builtin_frozen_survey(sonde_rule_run *run)
 
         state->weights += weight;
         state->still += weight && !memory->moved;
+        state->fresh += weight && !memory->moved && is_fresh(memory);
         if (memory->moved && state->first_moving == t_end) {
             state->first_moving = t;
         }

@@ -5,7 +5,8 @@
  *     not held      backward reaches parameters that no optimizer holds, of layers that the
  *                   model does not know (kept in a plain list), or that are used after some
  *                   that are held. Where a majority is not held, or only the first layers
- *                   are, this may be meant
+ *                   are not, this may be meant; unless they are a whole model and there is
+ *                   an optimizer for each, or backward reaches none that are held
  *     not reached   an optimizer steps, and backward reaches none of its parameters
  *     cut off       a parameter that an optimizer holds is used, and its way to the loss
  *                   has an operation that passes no gradient (detach, no_grad)
@@ -43,6 +44,31 @@ static sonde__builtin_frozen_memory *memory_of(sonde_rule_run *run, const char *
         }
     }
     return NULL;
+}
+
+const sonde_program_parameter *sonde__builtin_frozen_known(const sonde_rule_run *run,
+                                                           const sonde_rule_tensor *t)
+{
+    const sonde_program *program = sonde_rule_program(run, SONDE_MODE_TRAIN);
+    const char *name = sonde_rule_info(run, t->id)->name;
+
+    for (size_t i = 0; program != NULL && i < program->parameter_count; i++) {
+        if (strcmp(program->parameters[i].name, name) == 0) {
+            return &program->parameters[i];
+        }
+    }
+    return NULL;
+}
+
+static bool steps(const sonde_program *program, int optimizer)
+{
+    for (size_t i = 0; i < program->event_count; i++) {
+        if (program->events[i].kind == SONDE_EVENT_STEP &&
+            program->events[i].optimizer == optimizer) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static bool is_registered(const sonde_program *program,
@@ -101,9 +127,25 @@ static bool is_kept_aside(const sonde_program *program,
     return strcmp(module->name, module->kind) != 0 && module->called;
 }
 
+/* Why parameters are not held. */
+typedef enum reason { ASIDE, LATE, LEFT, STILL, PLAYER, INSTEAD } reason;
+
 static void report_unheld(sonde_rule_run *run, const sonde_program *program,
-                          const unheld *them, bool aside, sonde_severity severity)
+                          const unheld *them, reason why, sonde_severity severity)
 {
+    static const struct {
+        const char *before, *after;
+    } texts[] = {
+        [ASIDE] = {"no optimizer holds", ": the model does not know the layer, which a "
+                                         "plain list, dictionary or attribute keeps"},
+        [LATE] = {"no optimizer holds", ": no step changes what is used here, unlike "
+                                        "those used before and after"},
+        [LEFT] = {"no optimizer holds", " any more"},
+        [STILL] = {"no step changes",
+                   ": the optimizer that holds this has never stepped"},
+        [PLAYER] = {"no optimizer holds", ": all optimizers hold parameters of others"},
+        [INSTEAD] = {"no optimizer holds",
+                     ", and no gradient reaches what the optimizers hold"}};
     const sonde_program_parameter *first = them->first;
     char others[64] = "";
 
@@ -116,35 +158,151 @@ static void report_unheld(sonde_rule_run *run, const sonde_program *program,
                             "parameters", (double)them->count, 0.0)) {
         sonde_rule_say(
             run,
-            aside
-                ? "Keep the layers in nn.ModuleList or nn.ModuleDict, and build the "
-                  "optimizer after them."
-                : "Give the optimizer these parameters: build it after the last change of "
-                  "the model.",
-            "A gradient reaches it%s (%lld elements), but no optimizer holds %s: %s.",
-            others, (long long)them->elements, them->count > 1 ? "them" : "it",
-            aside
-                ? "the model does not know the layer, which a plain list, dictionary "
-                  "or attribute keeps"
-                : "no step changes what is used here, unlike those used before and after");
+            why == ASIDE ? "Keep the layers in nn.ModuleList or nn.ModuleDict, and build "
+                           "the optimizer after them."
+            : why == STILL
+                ? "Call the step of this optimizer after each backward pass."
+                : "Give the optimizer these parameters: build it after the last "
+                  "change of the model.",
+            "A gradient reaches it%s (%lld elements), but %s %s%s.", others,
+            (long long)them->elements, texts[why].before, them->count > 1 ? "them" : "it",
+            texts[why].after);
     }
 }
 
-static void judge_unheld(sonde_rule_run *run, const sonde_program *program,
-                         const size_t *reads)
+static bool is_unheld(const sonde_program_parameter *parameter)
 {
-    size_t first_held = program->node_count, hint = 0;
-    unheld aside = {0}, late = {0};
+    return parameter->optimizer < 0 && parameter->requires_grad && parameter->reached &&
+           parameter->used;
+}
+
+/* Whether a module is a whole model, one of several. */
+static bool is_player(const sonde_program_module *module)
+{
+    return module->registered && module->name[0] != '\0' &&
+           strchr(module->name, '.') == NULL;
+}
+
+static bool is_within(const sonde_program *program,
+                      const sonde_program_parameter *parameter,
+                      const sonde_program_module *player)
+{
+    const char *name =
+        parameter->module >= 0 ? program->modules[parameter->module].name : "";
+    const size_t length = strlen(player->name);
+
+    return strncmp(name, player->name, length) == 0 &&
+           (name[length] == '\0' || name[length] == '.');
+}
+
+/* A whole model of several, of which no optimizer holds a parameter. */
+static void judge_player(sonde_rule_run *run, const sonde_program *program,
+                         const sonde_program_module *player)
+{
+    unheld all = {0};
+
+    for (size_t i = 0; i < program->parameter_count; i++) {
+        const sonde_program_parameter *parameter = &program->parameters[i];
+
+        if (is_within(program, parameter, player)) {
+            if (!is_unheld(parameter)) {
+                return;
+            }
+            add(&all, parameter);
+        }
+    }
+    if (all.count > 0) {
+        report_unheld(run, program, &all, PLAYER, SONDE_SEVERITY_ERROR);
+    }
+}
+
+static void judge_players(sonde_rule_run *run, const sonde_program *program)
+{
+    size_t players = 0;
+
+    for (size_t i = 0; i < program->module_count; i++) {
+        if (program->modules[i].registered && program->modules[i].name[0] == '\0') {
+            return;
+        }
+        players += is_player(&program->modules[i]);
+    }
+    for (size_t i = 0;
+         i < program->module_count && players > 1 && program->optimizer_count >= players;
+         i++) {
+        if (is_player(&program->modules[i])) {
+            judge_player(run, program, &program->modules[i]);
+        }
+    }
+}
+
+/* Parameters that a gradient reaches and no optimizer holds, while what is held has none. */
+static void judge_instead(sonde_rule_run *run, const sonde_program *program)
+{
+    sonde__builtin_frozen *state = sonde_rule_state(run);
+    unheld all = {0};
+    size_t held = 0, hint = 0;
+
+    for (size_t i = 0; i < program->parameter_count; i++) {
+        const sonde_program_parameter *parameter = &program->parameters[i];
+        const sonde__builtin_frozen_memory *memory =
+            memory_of(run, parameter->name, &hint);
+
+        if (is_unheld(parameter) && is_registered(program, parameter)) {
+            add(&all, parameter);
+        } else if (parameter->optimizer >= 0) {
+            if (parameter->reached || (memory != NULL && memory->pulled)) {
+                return;
+            }
+            held += steps(program, parameter->optimizer);
+        }
+    }
+    if (held > 0 && all.count > 0) {
+        state->explained = true;
+        report_unheld(run, program, &all, INSTEAD, SONDE_SEVERITY_ERROR);
+    }
+}
+
+/* Notes which parameters optimizers hold, and which of these step. */
+static void note_holders(sonde_rule_run *run, const sonde_program *program)
+{
+    size_t hint = 0;
+
+    for (size_t i = 0; i < program->parameter_count; i++) {
+        const int optimizer = program->parameters[i].optimizer;
+        sonde__builtin_frozen_memory *memory =
+            optimizer >= 0 ? memory_of(run, program->parameters[i].name, &hint) : NULL;
+
+        if (memory != NULL) {
+            memory->held = true;
+            memory->stepped = memory->stepped || steps(program, optimizer);
+        }
+    }
+}
+
+static int64_t find_held(const sonde_program *program, const size_t *reads, size_t *first)
+{
     int64_t held = 0;
 
+    *first = program->node_count;
     for (size_t i = 0; i < program->parameter_count; i++) {
         const sonde_program_parameter *parameter = &program->parameters[i];
 
         if (parameter->optimizer >= 0 && parameter->reached) {
             held += parameter->count;
-            first_held = reads[i] < first_held ? reads[i] : first_held;
+            *first = reads[i] < *first ? reads[i] : *first;
         }
     }
+    return held;
+}
+
+static void judge_unheld(sonde_rule_run *run, const sonde_program *program,
+                         const size_t *reads)
+{
+    size_t first_held, hint = 0;
+    unheld aside = {0}, late = {0};
+    const int64_t held = find_held(program, reads, &first_held);
+    reason why = LATE;
+
     for (size_t i = 0; i < program->parameter_count && held > 0; i++) {
         const sonde_program_parameter *parameter = &program->parameters[i];
 
@@ -162,15 +320,17 @@ static void judge_unheld(sonde_rule_run *run, const sonde_program *program,
             add(&late, parameter);
             if (memory != NULL) {
                 memory->told = true;
+                why = !memory->held ? why : memory->stepped ? LEFT : STILL;
             }
         }
     }
     if (aside.count > 0) {
-        report_unheld(run, program, &aside, true, SONDE_SEVERITY_ERROR);
+        report_unheld(run, program, &aside, ASIDE, SONDE_SEVERITY_ERROR);
     }
     if (late.count > 0) {
-        report_unheld(run, program, &late, false,
-                      late.elements > held ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_ERROR);
+        report_unheld(run, program, &late, why,
+                      late.elements > held && why == LATE ? SONDE_SEVERITY_NOTE
+                                                          : SONDE_SEVERITY_ERROR);
     }
 }
 
@@ -182,25 +342,16 @@ void sonde__builtin_frozen_program(sonde_rule_run *run, const sonde_program *pro
         return;
     }
     sonde__rule_judged_program(run);
+    note_holders(run, program);
     size_t *reads = first_reads(run, program);
     if (reads != NULL) {
         judge_unheld(run, program, reads);
+        judge_players(run, program);
     }
     sonde__free(reads);
 }
 
 /* --- not reached ---------------------------------------------------------------------- */
-
-static bool steps(const sonde_program *program, int optimizer)
-{
-    for (size_t i = 0; i < program->event_count; i++) {
-        if (program->events[i].kind == SONDE_EVENT_STEP &&
-            program->events[i].optimizer == optimizer) {
-            return true;
-        }
-    }
-    return false;
-}
 
 /* Whether no gradient is known of a parameter. memory: of its tensor; may be NULL. */
 static bool is_missed(const sonde_program_parameter *parameter,
@@ -423,7 +574,12 @@ void sonde__builtin_frozen_judge_program(sonde_rule_run *run)
     if (state->looks++ == 0) {
         excuse(run, program);
     }
-    for (int i = 0; (size_t)i < program->optimizer_count && state->looks == 1; i++) {
+    if (state->looks == 1) {
+        judge_instead(run, program);
+    }
+    for (int i = 0;
+         (size_t)i < program->optimizer_count && state->looks == 1 && !state->explained;
+         i++) {
         judge_optimizer(run, program, i);
     }
     if (state->looks == CUT && program->complete) {

@@ -229,7 +229,8 @@ static void judge_idle(sonde_rule_run *run)
         needed = SONDE_MIN(needed, IDLE_AFTER);
     }
     needed *= now.largest > SUMMED * state->resting ? 2 : 1;
-    if (state->idle_now >= needed && state->idle_now > 3 * state->idle_most) {
+    if (state->idle_now >= needed && state->idle_now > 3 * state->idle_most &&
+        !state->explained) {
         state->reported = true;
         sonde__rule_report(
             run, sonde__builtin_at(run, state->idlest), SONDE__SURE(ERROR),
@@ -257,6 +258,18 @@ static bool may_be_meant(sonde_rule_run *run, const sonde_rule_tensor *t)
     sonde__builtin_frozen_survey(run);
     return !memory->moved && t < state->first_moving &&
            (state->still >= 2 || 2 * state->still >= state->weights);
+}
+
+/* Whether a parameter that is not changed, as those before it, is none that was trained before:
+ * the weights are as they were drawn, and no optimizer holds it. After may_be_meant. */
+static bool is_forgotten(sonde_rule_run *run, const sonde_rule_tensor *t)
+{
+    const sonde__builtin_frozen *state = sonde_rule_state(run);
+    const sonde__builtin_frozen_memory *memory = t->memory;
+    const sonde_program_parameter *known = sonde__builtin_frozen_known(run, t);
+
+    return !memory->moved && 2 * state->fresh > state->still && known != NULL &&
+           known->optimizer < 0;
 }
 
 /* Whether the largest elements of a parameter are of one size, which is that of the largest
@@ -295,14 +308,21 @@ static void judge_alone(sonde_rule_run *run, const sonde_rule_tensor *t, double 
     }
     /* also once layers before it are trained */
     memory->meant = memory->meant || (others && may_be_meant(run, t));
+    const bool forgotten = memory->meant && is_forgotten(run, t);
     sonde__rule_report(
-        run, t, memory->meant ? SONDE__SURE(NOTE) : SONDE__SURE(ERROR), "steps_unchanged",
-        (double)memory->steps, (double)state->patience, NULL,
+        run, t,
+        forgotten       ? SONDE__SURE(WARNING)
+        : memory->meant ? SONDE__SURE(NOTE)
+                        : SONDE__SURE(ERROR),
+        "steps_unchanged", (double)memory->steps, (double)state->patience,
+        forgotten ? "Give the optimizer all parameters of the model." : NULL,
         "It has a gradient (mean %.3g) but does not change, %s%s.",
         g->l1 / (double)g->count,
         others ? "while other parameters do"
                : "and neither does any other parameter, while the optimizer's state does",
-        memory->meant ? "; if it is frozen on purpose, its gradient is not needed" : "");
+        forgotten ? ": no optimizer holds it, and the weights here are as first drawn"
+        : memory->meant ? "; if it is frozen on purpose, its gradient is not needed"
+                        : "");
 }
 
 /* --- steps -------------------------------------------------------------------------- */
@@ -371,7 +391,7 @@ const sonde_rule sonde__builtin_frozen_parameter = {
         "(3) over `idle` observed steps, a weight has neither a gradient nor a change, while other weights are trained. If the loss need not fall, (3) fires after three times as many steps, or at the end. "
         "The finding is a note if layers may be frozen on purpose, which those are not that an optimizer was given. These are whole modules, weights whose module has no output while other modules have one, and weights before all trained ones whose gradient is not declared. "
         "It is also a note if training does not go badly and nothing that is trained may use the weight: its module's output has no gradient, or the weight was never meant to be trained. "
-        "Where the program of a step is known: (4) backward reaches parameters that no optimizer holds, of layers that the model does not know, or used after some that are held (a note if they are the majority); (5) it reaches none of an optimizer's parameters; (6) detach or no_grad cuts a parameter off that an optimizer holds; (7) no operation reads one. (6) and (7) are warnings, after 3 and 20 looks without a gradient.",
+        "Where the program of a step is known: (4) backward reaches parameters that no optimizer holds, of layers that the model does not know, or used after some that are held (a note if they are the majority), or of a whole model while there is an optimizer for each, or while it reaches none that an optimizer holds (before a held part, a warning if the weights are as they were drawn); (5) it reaches none of an optimizer's parameters; (6) detach or no_grad cuts a parameter off that an optimizer holds; (7) no operation reads one. (6) and (7) are warnings, after 3 and 20 looks without a gradient.",
     .advice = "Check that the optimizer holds this parameter itself and not an old copy, "
               "and that its learning rate is not 0.",
     .modes = SONDE__TRAIN,
