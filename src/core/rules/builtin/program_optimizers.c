@@ -12,6 +12,7 @@
  * The findings are at the line of the optimizer's step.
  */
 #include "rules/builtin/program_walk.h"
+#include "rules/context.h"
 
 #include "base/number.h"
 
@@ -176,6 +177,7 @@ void sonde__builtin_optimizer_program(sonde_rule_run *run, const sonde_program *
         judge_momentum(run, program, (int)i);
         judge_ascent(run, program, (int)i);
         judge_decay(run, program, (int)i);
+        sonde__rule_judged_program(run);
     }
 }
 
