@@ -46,6 +46,11 @@
     "{'name': 'b.weight', 'count': 8, 'requires_grad': true, 'optimizer': 0,"            \
     " 'used': true, 'reached': true}],"                                                  \
     "'optimizers': [{'kind': 'SGD', 'name': 'optimizer'}]"
+#define RATE(rate, events)                                                               \
+    LAYERS_OF(KNOWN, HELD REACHED, USED HELD REACHED, KNOWN, "relu",                     \
+              ", 'requires_grad': true", TRAINED events,                                 \
+              "{'kind': 'SGD', 'attributes': {'lr': " rate "}}")
+#define SCHEDULED ", {'event': 'scheduler', 'place': [0, 15]}"
 #define HELD ", 'optimizer': 0"
 #define REACHED ", 'reached': true"
 #define USED ", 'used': true"
@@ -141,6 +146,16 @@ static void rests_as_drawn(stream *s, int step)
 static void rests_as_trained(stream *s, int step)
 {
     rest_first(s, step, false);
+}
+
+/* Both weights rest, and have gradients. */
+static void both_rest(stream *s, int step)
+{
+    (void)step;
+    stream_put_all(s, 0, 1.0F);
+    stream_put_all(s, 1, 1.0F);
+    stream_put_all(s, 2, 0.5F);
+    stream_put_all(s, 3, 0.5F);
 }
 
 /* a.weight rests and has no gradient. */
@@ -311,6 +326,43 @@ static const program_case cases[] = {
      .about = "a.weight",
      .line = 5,
      .message = "if it is frozen on purpose"},
+    {"a scheduler makes the rate 0",
+     "FrozenParameter",
+     {RATE("0", SCHEDULED)},
+     WEIGHTS,
+     both_rest,
+     .steps = 50,
+     .outcome = FAILED,
+     .about = "a.weight",
+     .line = 5,
+     .message = "the learning rate is 0, which a scheduler sets at train.py:15."},
+    {"a scheduler makes the rate small",
+     "FrozenParameter",
+     {RATE("0.1", SCHEDULED)},
+     WEIGHTS,
+     both_rest,
+     .steps = 50,
+     .outcome = FAILED,
+     .about = "a.weight",
+     .line = 5,
+     .message = "; a scheduler sets the learning rate at train.py:15."},
+    {"no parameter changes",
+     "FrozenParameter",
+     {RATE("0.1", "")},
+     WEIGHTS,
+     both_rest,
+     .steps = 50,
+     .outcome = FAILED,
+     .about = "a.weight",
+     .line = 5,
+     .message = "the largest of them here (0.5)."},
+    {"a scheduler, and parameters change",
+     "FrozenParameter",
+     {RATE("0", SCHEDULED)},
+     WEIGHTS,
+     both,
+     .steps = 50,
+     .outcome = CLEAN},
     {"clipped at its bounds",
      "FrozenParameter",
      {NULL},

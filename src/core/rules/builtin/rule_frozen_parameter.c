@@ -28,6 +28,8 @@
 
 #include "base/macros.h"
 
+#include <stdio.h>
+
 enum { MOST_RATES = 64, IDLE_AFTER = 10 /* comparisons */, TURNS = 3 /* times `idle` */ };
 #define ENDED 1e-4
 #define SUMMED 3.0
@@ -107,6 +109,34 @@ static bool state_changes(sonde_rule_run *run, const sonde__builtin_frozen_memor
         sonde__builtin_at(run, memory->state)->memory;
 
     return state->has_before && !state->same;
+}
+
+/* Fills in what the program says of the learning rates, to end a message: that all are 0, and
+ * the line of a scheduler. size: of text. */
+static void tell_rate(const sonde_rule_run *run, char *text, size_t size)
+{
+    const sonde_program *program = sonde_rule_program(run, SONDE_MODE_TRAIN);
+    const sonde_program_event *scheduler =
+        program != NULL ? sonde__builtin_walk_event(program, 0, SONDE_EVENT_SCHEDULER)
+                        : NULL;
+    double largest = 0.0;
+    sonde__builtin_text line;
+
+    text[0] = '\0';
+    for (size_t i = 0; program != NULL && i < program->optimizer_count; i++) {
+        largest = fmax(largest, sonde_attribute_number(program->optimizers[i].attributes,
+                                                       "lr", INFINITY));
+    }
+    if (program != NULL && program->optimizer_count > 0 && largest <= 0.0) {
+        (void)snprintf(text, size, "; the learning rate is 0%s%s",
+                       scheduler != NULL ? ", which a scheduler sets" : "",
+                       scheduler != NULL
+                           ? sonde__builtin_walk_line(program, scheduler->place, &line)
+                           : "");
+    } else if (scheduler != NULL) {
+        (void)snprintf(text, size, "; a scheduler sets the learning rate%s",
+                       sonde__builtin_walk_line(program, scheduler->place, &line));
+    }
 }
 
 /* --- idle --------------------------------------------------------------------------- */
@@ -231,6 +261,9 @@ static void judge_idle(sonde_rule_run *run)
     needed *= now.largest > SUMMED * state->resting ? 2 : 1;
     if (state->idle_now >= needed && state->idle_now > 3 * state->idle_most &&
         !state->explained) {
+        char rate[160];
+
+        tell_rate(run, rate, sizeof rate);
         state->reported = true;
         sonde__rule_report(
             run, sonde__builtin_at(run, state->idlest), SONDE__SURE(ERROR),
@@ -239,8 +272,8 @@ static void judge_idle(sonde_rule_run *run)
             "called, that gradients are not cleared or clipped away before "
             "it is, and that the learning rate is not 0.",
             "No parameter changed at the last %lld observed steps, although "
-            "there are gradients, the largest of them here (%.3g).",
-            (long long)state->idle_now, now.largest);
+            "there are gradients, the largest of them here (%.3g)%s.",
+            (long long)state->idle_now, now.largest, rate);
     }
 }
 
@@ -309,6 +342,11 @@ static void judge_alone(sonde_rule_run *run, const sonde_rule_tensor *t, double 
     /* also once layers before it are trained */
     memory->meant = memory->meant || (others && may_be_meant(run, t));
     const bool forgotten = memory->meant && is_forgotten(run, t);
+    char ending[160] = "";
+
+    if (!others) {
+        tell_rate(run, ending, sizeof ending);
+    }
     sonde__rule_report(
         run, t,
         forgotten       ? SONDE__SURE(WARNING)
@@ -322,7 +360,7 @@ static void judge_alone(sonde_rule_run *run, const sonde_rule_tensor *t, double 
                : "and neither does any other parameter, while the optimizer's state does",
         forgotten ? ": no optimizer holds it, and the weights here are as first drawn"
         : memory->meant ? "; if it is frozen on purpose, its gradient is not needed"
-                        : "");
+                        : ending);
 }
 
 /* --- steps -------------------------------------------------------------------------- */
