@@ -15,7 +15,7 @@
     "{'kind': 'input', 'dtype': 'int64', 'shape': [8]},"                                 \
     "{'dtype': 'float32', 'shape': [8, 4], 'requires_grad': true, 'tensor': 'out'},"     \
     "{'dtype': 'float32', 'shape': [], 'requires_grad': true, 'tensor': 'loss'},"        \
-    "{'dtype': 'float32', 'shape': [8, 4], 'requires_grad': true},"                      \
+    "{'dtype': 'float32', 'shape': [8, 4], 'requires_grad': true, 'tensor': 'made'},"    \
     "{'kind': 'constant', 'dtype': 'int64', 'shape': [8]},"                              \
     "{'dtype': 'float32', 'shape': [8, 8], 'requires_grad': true, 'tensor': 'pairs'},"   \
     "{'dtype': 'float32', 'shape': [8, 8], 'requires_grad': true}],"                     \
@@ -76,6 +76,20 @@
 
 #define SHAPED                                                                           \
     ",{'dtype': 'float32', 'shape': [8, 1], 'requires_grad': true, 'tensor': 'column'}"
+
+/* The products of a column, 4, of predictions (8), and targets (8), 5, and `last` of them. */
+#define PRODUCTS(last)                                                                   \
+    DIFFERENCE("[8]", "[8]", last, "[5]",                                                \
+               "{'op': 'unsqueeze', 'inputs': [1], 'outputs': [4], 'place': [0, 5]},"    \
+               "{'op': 'mul', 'inputs': [4, 2], 'outputs': [5], 'place': [0, 6]},",      \
+               SHAPED ",{'dtype': 'float32', 'shape': [8, 8], 'requires_grad': true}")
+/* What a distribution computes of its logits, which `op` makes of scores. */
+#define DISTRIBUTION(op)                                                                 \
+    "'mode': 'train', " VALUES "'nodes': [" LINEAR "{'op': '" op                         \
+    "', 'attributes': {'dim': 1}, 'inputs': [2], 'outputs': [6], 'place': [0, 12]},"     \
+    "{'op': 'logsumexp', 'inputs': [6], 'outputs': [9], 'place': [0, 14]},"              \
+    "{'op': 'sub', 'inputs': [6, 9], 'outputs': [4], 'place': [0, 14]},"                 \
+    "{'op': 'mean', 'inputs': [4], 'outputs': [5], 'place': [0, 20]}]" BACKWARD
 
 static const program_case cases[] = {
     {"softmax before cross-entropy",
@@ -217,6 +231,25 @@ static const program_case cases[] = {
      "SoftmaxMisuse",
      {CLASSIFIER("sigmoid", "", "binary_cross_entropy")},
      .outcome = CLEAN},
+    {"probabilities as the logits of a distribution",
+     "SoftmaxMisuse",
+     {DISTRIBUTION("softmax")},
+     .outcome = FAILED,
+     .about = "made",
+     .line = 12,
+     .message = "softmax at train.py:12 makes probabilities, and logsumexp at "
+                "train.py:14 takes them for scores"},
+    {"scores as the logits of a distribution",
+     "SoftmaxMisuse",
+     {DISTRIBUTION("tanh")},
+     .outcome = CLEAN},
+    {"log-softmax by hand, of softmax",
+     "SoftmaxMisuse",
+     {TWO("softmax", "'dim': 1", "log_softmax", "'dim': 1", "mean")},
+     .outcome = FAILED,
+     .about = "made",
+     .line = 12,
+     .message = "log_softmax at train.py:13 takes them for scores"},
     {"scores of pairs, both ways", "SoftmaxMisuse", {PAIRS("7")}, .outcome = CLEAN},
     {"scores of as many classes as samples",
      "SoftmaxMisuse",
@@ -266,6 +299,17 @@ static const program_case cases[] = {
      .about = "output_0",
      .line = 7,
      .message = "each of 8 values meets each of 8"},
+    {"the mean of the products of all pairs",
+     "LossBroadcast",
+     {PRODUCTS("mean")},
+     .outcome = FAILED,
+     .about = "column",
+     .line = 6,
+     .message = "mul at train.py:6 of (8, 1) and (8) broadcasts to (8, 8)"},
+    {"products of all pairs that are used each",
+     "LossBroadcast",
+     {PRODUCTS("logsumexp")},
+     .outcome = CLEAN},
     {"equal shapes",
      "LossBroadcast",
      {DIFFERENCE("[8, 1]", "[8, 1]", "mse_loss", "[1, 2]", "", "")},

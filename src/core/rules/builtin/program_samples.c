@@ -123,6 +123,19 @@ static int64_t stride_of(const sonde_program_value *row, int dim)
     return stride;
 }
 
+/* Whether an operation stacks as many values as there are targets: samples. */
+static bool stacks_samples(const sonde_program *program, const sonde_program_node *node)
+{
+    const sonde_program_loss *loss = sonde__builtin_samples_loss(program);
+    const sonde_program_value *targets =
+        loss != NULL ? &program->values[loss->targets] : NULL;
+
+    return sonde__builtin_walk_is(node->op, "stack") && targets != NULL &&
+           targets->rank > 0 && targets->shape[0] > 1 &&
+           node->input_count == (size_t)targets->shape[0] &&
+           sonde_attribute_number(node->attributes, "dim", 0.0) == 0.0;
+}
+
 /* The samples are at places [low, high) of the digits of a flat index. */
 static samples_of reshaped(const sonde_program_value *before, samples_of from,
                            const sonde_program_value *after, int node)
@@ -556,7 +569,10 @@ sonde__builtin_samples *sonde__builtin_samples_follow(sonde_rule_run *run,
 
             w.states[output] = follow(&w, node, k);
             if (w.states[output].kind == SONDE__SAMPLES_LOST &&
-                strncmp(program->values[output].tensor, "input", 5) == 0) {
+                stacks_samples(program, node)) {
+                w.states[output] = along(0, true);
+            } else if (w.states[output].kind == SONDE__SAMPLES_LOST &&
+                       strncmp(program->values[output].tensor, "input", 5) == 0) {
                 w.states[output] = anchor(program, output);
             }
         }

@@ -10,6 +10,7 @@
  *
  *     program_softmax.c     SoftmaxMisuse: what a loss gets
  *     program_broadcast.c   LossBroadcast: shapes
+ *     program_heads.c       BatchMixing: heads and positions of attention
  *     program_modes.c       TrainEvalMode, EvalNondeterminism: modes
  *     program_free_losses.c rules on losses: whether these need not fall
  *     program_optimizers.c  OptimizerState: settings
@@ -102,6 +103,9 @@ const char *sonde__builtin_walk_tensor(const sonde_program *program, int value,
 
 void sonde__builtin_softmax_program(sonde_rule_run *run, const sonde_program *program);
 void sonde__builtin_broadcast_program(sonde_rule_run *run, const sonde_program *program);
+/* learned: values that gradients of the objective flow through. */
+void sonde__builtin_heads_program(sonde_rule_run *run, const sonde_program *program,
+                                  const bool *learned);
 void sonde__builtin_mode_program(sonde_rule_run *run, const sonde_program *program);
 void sonde__builtin_free_losses(sonde_rule_run *run, const sonde_program *program);
 void sonde__builtin_eval_program(sonde_rule_run *run, const sonde_program *program);
