@@ -91,6 +91,32 @@
     "{'op': 'sub', 'inputs': [6, 9], 'outputs': [4], 'place': [0, 14]},"                 \
     "{'op': 'mean', 'inputs': [4], 'outputs': [5], 'place': [0, 20]}]" BACKWARD
 
+/* Scores, 3, that a mask, 5, of tokens, 0, hides a part of, with the padding 0. */
+#define MASKED(compare, then, op, attributes, inputs)                                    \
+    "'mode': 'train', 'values': ["                                                       \
+    "{'kind': 'input', 'dtype': 'int64', 'shape': [2, 6], 'tensor': 'input_ids'},"       \
+    "{'kind': 'parameter', 'parameter': 0, 'dtype': 'float32', 'shape': [9, 4],"         \
+    " 'requires_grad': true},"                                                           \
+    "{'dtype': 'float32', 'shape': [2, 6, 4], 'requires_grad': true},"                   \
+    "{'dtype': 'float32', 'shape': [2, 6, 6], 'requires_grad': true},"                   \
+    "{'dtype': 'bool', 'shape': [2, 6]}, {'dtype': 'bool', 'shape': [2, 1, 6]},"         \
+    "{'dtype': 'float32', 'shape': [2, 6, 6], 'requires_grad': true,"                    \
+    " 'tensor': 'masked'}, {'dtype': 'float32', 'shape': [], 'requires_grad': true}],"   \
+    "'parameters': [{'name': 'e.weight', 'requires_grad': true}], 'nodes': ["            \
+    "{'op': 'embedding', 'attributes': {'padding_idx': 0}, 'inputs': [0, 1],"            \
+    " 'outputs': [2], 'place': [0, 3]},"                                                 \
+    "{'op': 'matmul', 'inputs': [2, 2], 'outputs': [3], 'place': [0, 4]},"               \
+    "{'op': '" compare "', 'attributes': {'scalar': 0}, 'inputs': [0], 'outputs': [4],"  \
+    " 'place': [0, 5]}, {'op': '" then "', 'inputs': [4], 'outputs': [5],"               \
+    " 'place': [0, 6]}, {'op': '" op "', 'attributes': {" attributes                     \
+    "}, 'inputs': " inputs ", 'outputs': [6], 'place': [0, 7]},"                         \
+    "{'op': 'sum', 'inputs': [6], 'outputs': [7], 'place': [0, 8]}],"                    \
+    "'events': [{'event': 'backward', 'value': 7, 'place': [0, 9]}]"
+#define FILLED(compare, then, with)                                                      \
+    MASKED(compare, then, "masked_fill", "'value': " with, "[3, 5]")
+#define KEPT(compare, then)                                                              \
+    MASKED(compare, then, "scaled_dot_product_attention", "", "[2, 2, 2, 5]")
+
 static const program_case cases[] = {
     {"softmax before cross-entropy",
      "SoftmaxMisuse",
@@ -273,6 +299,42 @@ static const program_case cases[] = {
      "SoftmaxMisuse",
      {ATTENTION("1", "[0, 3]")},
      .outcome = CLEAN},
+
+    {"padding hidden",
+     "SoftmaxMisuse",
+     {FILLED("eq", "unsqueeze", "'-inf'")},
+     .outcome = CLEAN},
+    {"all but tokens hidden",
+     "SoftmaxMisuse",
+     {FILLED("ne", "logical_not", "-1e9")},
+     .outcome = CLEAN},
+    {"tokens filled with a usual number",
+     "SoftmaxMisuse",
+     {FILLED("ne", "unsqueeze", "-100")},
+     .outcome = CLEAN},
+    {"tokens hidden",
+     "SoftmaxMisuse",
+     {FILLED("ne", "unsqueeze", "'-inf'")},
+     .outcome = FAILED,
+     .about = "masked",
+     .line = 5,
+     .message = "The mask of masked_fill at train.py:7 hides the tokens and leaves the "
+                "padding: ne at train.py:5 compares tokens with 0"},
+    {"all but padding hidden",
+     "SoftmaxMisuse",
+     {FILLED("eq", "logical_not", "-1e9")},
+     .outcome = FAILED,
+     .about = "masked",
+     .line = 5,
+     .message = "hides the tokens"},
+    {"tokens kept", "SoftmaxMisuse", {KEPT("ne", "unsqueeze")}, .outcome = CLEAN},
+    {"padding kept",
+     "SoftmaxMisuse",
+     {KEPT("eq", "unsqueeze")},
+     .outcome = FAILED,
+     .about = "masked",
+     .line = 5,
+     .message = "hides the tokens"},
 
     {"a column and a row, of as many dimensions",
      "LossBroadcast",

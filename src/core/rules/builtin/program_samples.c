@@ -62,6 +62,14 @@ bool sonde__builtin_samples_are_shuffled(const sonde_program *program)
            strstr(sonde_attribute_text(batch->attributes, "sampler"), "Random") != NULL;
 }
 
+/* Whether the labels are compared with an input. */
+static bool is_followed(const sonde_program *program, const sonde_program_value *row)
+{
+    const char *input = sonde_attribute_text(program->facts, "labels_input");
+
+    return strcmp(row->tensor, input[0] != '\0' ? input : "input_ids") == 0;
+}
+
 /* The dimension of an input that has as many places as there are targets, or as the loader
  * has samples in a batch. */
 static samples_of anchor(const sonde_program *program, int value)
@@ -85,7 +93,7 @@ static samples_of anchor(const sonde_program *program, int value)
     if (two && loaded >= 2.0 && (double)row->shape[1] == loaded && row->rank <= 3) {
         return along(1, true);
     }
-    if (two && row->rank == 2 && strcmp(row->tensor, "input_ids") == 0 &&
+    if (two && row->rank == 2 && is_followed(program, row) &&
         isfinite(sonde_attribute_number(program->facts, "labels_shift", (double)NAN))) {
         return along(0, true); /* labels follow along the other dimension */
     }

@@ -533,6 +533,7 @@ void sonde__builtin_softmax_program(sonde_rule_run *run, const sonde_program *pr
     }
     sonde__rule_judged_program(run);
     sonde__builtin_walk_above(program, marks, false);
+    sonde__builtin_mask_program(run, program, marks);
     for (size_t i = 0; i < program->node_count; i++) {
         const sonde_program_node *node = &program->nodes[i];
 

@@ -9,6 +9,7 @@
  * The functions that rows point to (sonde_rule.program) are listed at the end:
  *
  *     program_softmax.c     SoftmaxMisuse: what a loss gets
+ *     program_masks.c       SoftmaxMisuse: masks of padding
  *     program_broadcast.c   LossBroadcast: shapes
  *     program_heads.c       BatchMixing: heads and positions of attention
  *     program_modes.c       TrainEvalMode, EvalNondeterminism: modes
@@ -102,6 +103,9 @@ const char *sonde__builtin_walk_tensor(const sonde_program *program, int value,
 /* --- functions of rows -------------------------------------------------------------- */
 
 void sonde__builtin_softmax_program(sonde_rule_run *run, const sonde_program *program);
+/* used: values that the objective is made of. */
+void sonde__builtin_mask_program(sonde_rule_run *run, const sonde_program *program,
+                                 const bool *used);
 void sonde__builtin_broadcast_program(sonde_rule_run *run, const sonde_program *program);
 /* learned: values that gradients of the objective flow through. */
 void sonde__builtin_heads_program(sonde_rule_run *run, const sonde_program *program,
