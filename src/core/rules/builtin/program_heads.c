@@ -58,11 +58,12 @@ static bool is_multiplied(const sonde_program *program, int value)
 }
 
 static void report(sonde_rule_run *run, const sonde_program *program,
-                   const sonde_program_node *node, bool merges)
+                   const sonde_program_node *node, bool merges, sonde_place *said)
 {
     sonde__builtin_text line, from, to;
 
-    if (sonde_rule_found_at(
+    if (!sonde__builtin_walk_is_said(said, node->place) &&
+        sonde_rule_found_at(
             run, sonde__builtin_walk_tensor(program, node->outputs[0], -1), node->place,
             SONDE_SEVERITY_ERROR, merges ? "heads_out" : "heads_in", 1.0, 0.0)) {
         sonde_rule_say(
@@ -79,7 +80,7 @@ static void report(sonde_rule_run *run, const sonde_program *program,
 }
 
 static void judge(sonde_rule_run *run, const sonde_program *program,
-                  const sonde_program_node *node)
+                  const sonde_program_node *node, sonde_place *said)
 {
     int value = sonde__builtin_walk_first(node);
     const int output = node->outputs[0];
@@ -93,22 +94,24 @@ static void judge(sonde_rule_run *run, const sonde_program *program,
         const sonde_program_node *made = sonde__builtin_walk_up(program, &value, PLAIN);
 
         if (made != NULL && sonde__builtin_walk_is(made->op, PRODUCTS)) {
-            report(run, program, node, true);
+            report(run, program, node, true, said);
         }
     } else if (after->rank == 4 && is_merged(after, before) &&
                is_multiplied(program, output)) {
-        report(run, program, node, false);
+        report(run, program, node, false, said);
     }
 }
 
 void sonde__builtin_heads_program(sonde_rule_run *run, const sonde_program *program,
                                   const bool *learned)
 {
+    sonde_place said = {NULL, 0};
+
     for (size_t i = 0; i < program->node_count; i++) {
         const sonde_program_node *node = &program->nodes[i];
 
         if (node->output_count > 0 && learned[node->outputs[0]]) {
-            judge(run, program, node);
+            judge(run, program, node, &said);
         }
     }
 }

@@ -494,7 +494,7 @@ static bool is_of_product(const sonde_program *program, const sonde_program_node
 
 /* A product of weights, which softmax made, with values. */
 static void judge_product(sonde_rule_run *run, const sonde_program *program,
-                          const sonde_program_node *product)
+                          const sonde_program_node *product, sonde_place *said)
 {
     int value = sonde__builtin_walk_operand(product, 0);
     const sonde_program_node *softmax =
@@ -509,6 +509,7 @@ static void judge_product(sonde_rule_run *run, const sonde_program *program,
     sonde__builtin_text line, shape;
 
     if (dim >= 0 && dim != rank - 1 &&
+        !sonde__builtin_walk_is_said(said, softmax->place) &&
         sonde_rule_found_at(run, sonde__builtin_walk_tensor(program, value, -1),
                             softmax->place, SONDE_SEVERITY_WARNING, "dim", (double)dim,
                             (double)(rank - 1))) {
@@ -526,6 +527,7 @@ static void judge_product(sonde_rule_run *run, const sonde_program *program,
 void sonde__builtin_softmax_program(sonde_rule_run *run, const sonde_program *program)
 {
     bool *marks = sonde__builtin_walk_marks(run, program);
+    sonde_place said = {NULL, 0};
 
     if (marks == NULL || !sonde__builtin_walk_objectives(program, marks)) {
         sonde__free(marks);
@@ -542,7 +544,7 @@ void sonde__builtin_softmax_program(sonde_rule_run *run, const sonde_program *pr
             continue;
         }
         if (sonde__builtin_walk_is(node->op, "matmul")) {
-            judge_product(run, program, node);
+            judge_product(run, program, node, &said);
         } else if (sonde__builtin_walk_is(node->op, "softmax log_softmax")) {
             judge_alone(run, program, node);
             judge_again(run, program, node);

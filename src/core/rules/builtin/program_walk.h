@@ -83,6 +83,10 @@ bool sonde__builtin_walk_clears(const sonde_program *program,
 /* Whether an optimizer calls the program itself, as LBFGS and SAM do. */
 bool sonde__builtin_walk_calls_back(const sonde_program *program);
 
+/* Whether a line, which is known, is that of *said; *said becomes it. Layers that are built
+ * alike have a fault at one line, and it is said once. */
+bool sonde__builtin_walk_is_said(sonde_place *said, sonde_place place);
+
 /* --- texts -------------------------------------------------------------------------- */
 
 enum { SONDE__WALK_TEXT = 96 };
