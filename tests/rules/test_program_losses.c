@@ -57,6 +57,29 @@
     "{'op': 'matmul', 'inputs': " operands ", 'outputs': [4], 'place': [0, 5]}],"        \
     "'events': [{'event': 'backward', 'value': 4, 'place': [0, 9]}]"
 
+/* The same with two such layers, built alike. */
+#define BLOCK(scores, weights, made)                                                     \
+    "{'op': 'matmul', 'inputs': [0, 0], 'outputs': [" scores "], 'place': [0, 3]},"      \
+    "{'op': 'softmax', 'attributes': {'dim': 1}, 'inputs': [" scores                     \
+    "], 'outputs': [" weights                                                            \
+    "], 'place': [0, 4]}, {'op': 'matmul', 'inputs': [" weights                          \
+    ", 0], 'outputs': [" made "], 'place': [0, 5]},"
+#define VALUE(shape, name)                                                               \
+    "{'dtype': 'float32', 'shape': " shape ", 'requires_grad': true, 'tensor': '" name   \
+    "'},"
+#define BLOCKS                                                                                      \
+    "'mode': 'train', 'values': ["                                                                  \
+    "{'kind': 'parameter', 'parameter': 0, 'dtype': 'float32', 'shape': [2, 6, 3],"                 \
+    " 'requires_grad': true}," VALUE("[2, 6, 6]", "s") VALUE("[2, 6, 6]", "a")                      \
+        VALUE("[2, 6, 3]", "m") VALUE("[2, 6, 6]", "s1") VALUE("[2, 6, 6]", "a1") VALUE(            \
+            "[2, 6, 3]",                                                                            \
+            "m1") "{'dtype': 'float32', 'shape': [2, 6, 3],"                                        \
+                  " 'requires_grad': true}], 'parameters': [{'name': 'q', 'requires_grad': true}]," \
+                  "'nodes': [" BLOCK("1", "2", "3") BLOCK(                                          \
+                      "4", "5",                                                                     \
+                      "6") "{'op': 'add', 'inputs': [3, 6], 'outputs': [7], 'place': [0, 6]}],"     \
+                           "'events': [{'event': 'backward', 'value': 7, 'place': [0, 9]}]"
+
 /* Predictions, 1, and targets, 2, of these shapes; `made`: operations and values before
  * the difference of `operands`, which makes 3. */
 #define DIFFERENCE(p, y, op, operands, made, values)                                     \
@@ -291,6 +314,13 @@ static const program_case cases[] = {
      .about = "a",
      .line = 4,
      .message = "along dimension 1 of (2, 6, 6), but the product at train.py:5"},
+    {"two layers of attention over the queries",
+     "SoftmaxMisuse",
+     {BLOCKS},
+     .outcome = WARNED,
+     .about = "a",
+     .line = 4,
+     .message = "along dimension 1 of (2, 6, 6)"},
     {"attention over the keys",
      "SoftmaxMisuse",
      {ATTENTION("-1", "[3, 0]")},
