@@ -51,6 +51,58 @@
             NODE("reshape", "", "[1]", "[2]", 0, 10),                                    \
             NODE("softmax", "'dim': " dim, "[2]", "[3]", 0, 11), LAST("linear", ""))
 
+/* Attention of two heads: rows (2, 6, 8), 1, are reshaped to 2, then 3; heads (2, 2, 6, 4), 4,
+ * to 5, then rows, 6. */
+#define HEADS(split, turned, in, back, out)                                               \
+    "'mode': 'train', 'values': ["                                                        \
+    "{'kind': 'input', 'dtype': 'float32', 'shape': [2, 6, 8]},"                          \
+    "{'dtype': 'float32', 'shape': [2, 6, 8], 'requires_grad': true},"                    \
+    "{'dtype': 'float32', 'shape': " split ", 'requires_grad': true, 'tensor': 'q'},"     \
+    "{'dtype': 'float32', 'shape': " turned ", 'requires_grad': true},"                   \
+    "{'dtype': 'float32', 'shape': [2, 2, 6, 4], 'requires_grad': true},"                 \
+    "{'dtype': 'float32', 'shape': " back ", 'requires_grad': true},"                     \
+    "{'dtype': 'float32', 'shape': [2, 6, 8], 'requires_grad': true, 'tensor': 'y'},"     \
+    "{'kind': 'parameter', 'parameter': 0, 'dtype': 'float32', 'shape': [8],"             \
+    " 'requires_grad': true}, {'dtype': 'float32', 'shape': [], 'requires_grad': true}]," \
+    "'parameters': [{'name': 'w', 'requires_grad': true}],"                               \
+    "'modules': [{'kind': 'Net'}], 'nodes': [" NODE("mul", "", "[0, 7]", "[1]", 0, 9)     \
+        NODE("reshape", "", "[1]", "[2]", 0, 10) NODE(                                    \
+            in, "'dim0': 1, 'dim1': 2", "[2]", "[3]", 0,                                  \
+            11) NODE("scaled_dot_product_attention", "", "[3, 3, 3]", "[4]", 0,           \
+                     12) NODE(out, "'dim0': 1, 'dim1': 2", "[4]", "[5]", 0, 13)           \
+            NODE("reshape", "", "[5]", "[6]", 0,                                          \
+                 14) "{'op': 'sum', 'inputs': [6], 'outputs': [8], 'place': [0, 20]}],"   \
+                     "'events': [{'event': 'backward', 'value': 8, 'place': [0, 21]}]"
+/* Values of actions, (8, 3), of which one is chosen for each sample, and targets that are made
+ * of the largest of others. */
+#define ACTIONS(chosen, largest, of_largest)                                                 \
+    "'mode': 'train', 'values': ["                                                           \
+    "{'kind': 'input', 'dtype': 'float32', 'shape': [8, 5], 'tensor': 'input'},"             \
+    "{'kind': 'parameter', 'parameter': 0, 'dtype': 'float32', 'shape': [3, 5],"             \
+    " 'requires_grad': true},"                                                               \
+    "{'dtype': 'float32', 'shape': [8, 3], 'requires_grad': true, 'tensor': 'q'},"           \
+    "{'kind': 'input', 'dtype': 'int64', 'shape': [8, 1]},"                                  \
+    "{'dtype': 'float32', 'shape': [8, 1], 'requires_grad': true},"                          \
+    "{'dtype': 'float32', 'shape': [8], 'requires_grad': true},"                             \
+    "{'kind': 'input', 'dtype': 'float32', 'shape': [8, 5]},"                                \
+    "{'dtype': 'float32', 'shape': [8, 3], 'tensor': 'next'},"                               \
+    "{'dtype': 'float32', 'shape': " of_largest "},"                                         \
+    "{'kind': 'input', 'dtype': 'float32', 'shape': [8]},"                                   \
+    "{'dtype': 'float32', 'shape': [8]},"                                                    \
+    "{'dtype': 'float32', 'shape': [], 'requires_grad': true}],"                             \
+    "'parameters': [{'name': 'w', 'requires_grad': true}],"                                  \
+    "'modules': [{'kind': 'Net'}], 'nodes': [" NODE(                                         \
+        "linear", "", "[0, 1]", "[2]", 0,                                                    \
+        9) NODE("index", "'dim': " chosen, "[2, 3]", "[4]", -1,                              \
+                10) NODE("squeeze", "'dim': 1", "[4]", "[5]", -1,                            \
+                         10) NODE("linear", "", "[6, 1]", "[7]", 0, 11)                      \
+        NODE("max", "'dim': " largest, "[7]", "[8]", -1, 12) NODE(                           \
+            "add", "", "[9, 8]", "[10]", -1,                                                 \
+            13) "{'op': 'mse_loss', 'inputs': [5, 10], 'outputs': [11], 'module': -1,"       \
+                " 'place': [0, 20]}], 'losses': [{'node': 6, 'value': 11, 'predictions': 5," \
+                " 'targets': 10, 'backward': 0}],"                                           \
+                "'events': [{'event': 'backward', 'value': 11, 'place': [0, 21]}]"
+
 static const program_case cases[] = {
     {"rows of one sample",
      "BatchMixing",
@@ -112,6 +164,43 @@ static const program_case cases[] = {
      .message =
          "linear at train.py:11 gets (5, 6, 8), whose dimension 2 counts the samples, "
          "and takes them for features"},
+    {"heads of attention, transposed",
+     "BatchMixing",
+     {HEADS("[2, 6, 2, 4]", "[2, 2, 6, 4]", "transpose", "[2, 6, 2, 4]", "transpose")},
+     .outcome = CLEAN},
+    {"heads that come back as positions",
+     "BatchMixing",
+     {HEADS("[2, 6, 2, 4]", "[2, 2, 6, 4]", "transpose", "[2, 2, 6, 4]", "contiguous")},
+     .outcome = FAILED,
+     .about = "y",
+     .line = 14,
+     .message = "reshape at train.py:14 turns (2, 2, 6, 4) into (2, 6, 8), and heads and "
+                "positions of attention are not transposed"},
+    {"positions that go in as heads",
+     "BatchMixing",
+     {HEADS("[2, 2, 6, 4]", "[2, 2, 6, 4]", "contiguous", "[2, 6, 2, 4]", "transpose")},
+     .outcome = FAILED,
+     .about = "q",
+     .line = 10,
+     .message = "reshape at train.py:10 turns (2, 6, 8) into (2, 2, 6, 4)"},
+    {"actions of each sample",
+     "BatchMixing",
+     {ACTIONS("1", "1", "[8]")},
+     .outcome = CLEAN},
+    {"actions of other samples",
+     "BatchMixing",
+     {ACTIONS("0", "1", "[8]")},
+     .outcome = FAILED,
+     .about = "q",
+     .line = 10,
+     .message = "gather at train.py:10 runs along dimension 0 of (8, 3)"},
+    {"the largest of the batch",
+     "BatchMixing",
+     {ACTIONS("1", "0", "[3]")},
+     .outcome = FAILED,
+     .about = "next",
+     .line = 12,
+     .message = "max at train.py:12 runs along dimension 0 of (8, 3)"},
     {"transposed by a list, and back",
      "BatchMixing",
      {PROGRAM("[8, 6, 5]", "[5, 8, 6]", "[5, 8, 9]", TAKE,

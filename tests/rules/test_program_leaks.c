@@ -20,7 +20,7 @@
     "{'dtype': 'float32', 'shape': [2, 6, 6], 'requires_grad': true, 'tensor': 'w'},"    \
     "{'kind': 'buffer', 'dtype': 'bool', 'shape': [6, 6]},"                              \
     "{'kind': 'input', 'dtype': 'int64', 'shape': [2, 7]},"                              \
-    "{'dtype': 'int64', 'shape': [2, 6]},"                                               \
+    "{'dtype': 'int64', 'shape': [2, 6], 'tensor': 'input_ids/1'},"                      \
     "{'kind': 'buffer', 'dtype': 'bool', 'shape': [2, 1, 6]},"                           \
     "{'dtype': 'float32', 'shape': [2, 4], 'requires_grad': true},"                      \
     "{'dtype': 'float32', 'shape': [2, 6, 6], 'requires_grad': true},"                   \
@@ -49,6 +49,10 @@
     "'events': [{'event': 'backward', 'value': 5, 'place': [0, 21]}]"
 #define EMBEDS NODE("embedding", "[0, 1]", "[2]", 10)
 #define FACTS(shift) "'labels_shift': " #shift
+/* The labels are the tokens of the second input; `read` is embedded. */
+#define SECOND(read)                                                                     \
+    PROGRAM_OF("'labels_shift': 0, 'labels_input': 'input_ids/1'",                       \
+               NODE("embedding", "[" #read ", 1]", "[2]", 10), RECURRENT(1, 11))
 /* One operation in the middle. */
 #define MODEL(shift, middle) PROGRAM_OF(FACTS(shift), EMBEDS, middle)
 
@@ -96,6 +100,17 @@ static const program_case cases[] = {
      .about = "out",
      .line = 20,
      .message = "learns to copy them"},
+    {"a decoder copies the tokens of the second input",
+     "TargetLeak",
+     {SECOND(10)},
+     .outcome = FAILED,
+     .about = "out",
+     .line = 20,
+     .message = "learns to copy them"},
+    {"labels that are passed to the model, and not embedded",
+     "TargetLeak",
+     {SECOND(0)},
+     .outcome = CLEAN},
     {"a causal mask",
      "TargetLeak",
      {MODEL(0, MASKED(8))},

@@ -15,7 +15,7 @@
     "{'kind': 'input', 'dtype': 'int64', 'shape': [8]},"                                 \
     "{'dtype': 'float32', 'shape': [8, 4], 'requires_grad': true, 'tensor': 'out'},"     \
     "{'dtype': 'float32', 'shape': [], 'requires_grad': true, 'tensor': 'loss'},"        \
-    "{'dtype': 'float32', 'shape': [8, 4], 'requires_grad': true},"                      \
+    "{'dtype': 'float32', 'shape': [8, 4], 'requires_grad': true, 'tensor': 'made'},"    \
     "{'kind': 'constant', 'dtype': 'int64', 'shape': [8]},"                              \
     "{'dtype': 'float32', 'shape': [8, 8], 'requires_grad': true, 'tensor': 'pairs'},"   \
     "{'dtype': 'float32', 'shape': [8, 8], 'requires_grad': true}],"                     \
@@ -57,6 +57,29 @@
     "{'op': 'matmul', 'inputs': " operands ", 'outputs': [4], 'place': [0, 5]}],"        \
     "'events': [{'event': 'backward', 'value': 4, 'place': [0, 9]}]"
 
+/* The same with two such layers, built alike. */
+#define BLOCK(scores, weights, made)                                                     \
+    "{'op': 'matmul', 'inputs': [0, 0], 'outputs': [" scores "], 'place': [0, 3]},"      \
+    "{'op': 'softmax', 'attributes': {'dim': 1}, 'inputs': [" scores                     \
+    "], 'outputs': [" weights                                                            \
+    "], 'place': [0, 4]}, {'op': 'matmul', 'inputs': [" weights                          \
+    ", 0], 'outputs': [" made "], 'place': [0, 5]},"
+#define VALUE(shape, name)                                                               \
+    "{'dtype': 'float32', 'shape': " shape ", 'requires_grad': true, 'tensor': '" name   \
+    "'},"
+#define BLOCKS                                                                                      \
+    "'mode': 'train', 'values': ["                                                                  \
+    "{'kind': 'parameter', 'parameter': 0, 'dtype': 'float32', 'shape': [2, 6, 3],"                 \
+    " 'requires_grad': true}," VALUE("[2, 6, 6]", "s") VALUE("[2, 6, 6]", "a")                      \
+        VALUE("[2, 6, 3]", "m") VALUE("[2, 6, 6]", "s1") VALUE("[2, 6, 6]", "a1") VALUE(            \
+            "[2, 6, 3]",                                                                            \
+            "m1") "{'dtype': 'float32', 'shape': [2, 6, 3],"                                        \
+                  " 'requires_grad': true}], 'parameters': [{'name': 'q', 'requires_grad': true}]," \
+                  "'nodes': [" BLOCK("1", "2", "3") BLOCK(                                          \
+                      "4", "5",                                                                     \
+                      "6") "{'op': 'add', 'inputs': [3, 6], 'outputs': [7], 'place': [0, 6]}],"     \
+                           "'events': [{'event': 'backward', 'value': 7, 'place': [0, 9]}]"
+
 /* Predictions, 1, and targets, 2, of these shapes; `made`: operations and values before
  * the difference of `operands`, which makes 3. */
 #define DIFFERENCE(p, y, op, operands, made, values)                                     \
@@ -76,6 +99,46 @@
 
 #define SHAPED                                                                           \
     ",{'dtype': 'float32', 'shape': [8, 1], 'requires_grad': true, 'tensor': 'column'}"
+
+/* The products of a column, 4, of predictions (8), and targets (8), 5, and `last` of them. */
+#define PRODUCTS(last)                                                                   \
+    DIFFERENCE("[8]", "[8]", last, "[5]",                                                \
+               "{'op': 'unsqueeze', 'inputs': [1], 'outputs': [4], 'place': [0, 5]},"    \
+               "{'op': 'mul', 'inputs': [4, 2], 'outputs': [5], 'place': [0, 6]},",      \
+               SHAPED ",{'dtype': 'float32', 'shape': [8, 8], 'requires_grad': true}")
+/* What a distribution computes of its logits, which `op` makes of scores. */
+#define DISTRIBUTION(op)                                                                 \
+    "'mode': 'train', " VALUES "'nodes': [" LINEAR "{'op': '" op                         \
+    "', 'attributes': {'dim': 1}, 'inputs': [2], 'outputs': [6], 'place': [0, 12]},"     \
+    "{'op': 'logsumexp', 'inputs': [6], 'outputs': [9], 'place': [0, 14]},"              \
+    "{'op': 'sub', 'inputs': [6, 9], 'outputs': [4], 'place': [0, 14]},"                 \
+    "{'op': 'mean', 'inputs': [4], 'outputs': [5], 'place': [0, 20]}]" BACKWARD
+
+/* Scores, 3, that a mask, 5, of tokens, 0, hides a part of, with the padding 0. */
+#define MASKED(compare, then, op, attributes, inputs)                                    \
+    "'mode': 'train', 'values': ["                                                       \
+    "{'kind': 'input', 'dtype': 'int64', 'shape': [2, 6], 'tensor': 'input_ids'},"       \
+    "{'kind': 'parameter', 'parameter': 0, 'dtype': 'float32', 'shape': [9, 4],"         \
+    " 'requires_grad': true},"                                                           \
+    "{'dtype': 'float32', 'shape': [2, 6, 4], 'requires_grad': true},"                   \
+    "{'dtype': 'float32', 'shape': [2, 6, 6], 'requires_grad': true},"                   \
+    "{'dtype': 'bool', 'shape': [2, 6]}, {'dtype': 'bool', 'shape': [2, 1, 6]},"         \
+    "{'dtype': 'float32', 'shape': [2, 6, 6], 'requires_grad': true,"                    \
+    " 'tensor': 'masked'}, {'dtype': 'float32', 'shape': [], 'requires_grad': true}],"   \
+    "'parameters': [{'name': 'e.weight', 'requires_grad': true}], 'nodes': ["            \
+    "{'op': 'embedding', 'attributes': {'padding_idx': 0}, 'inputs': [0, 1],"            \
+    " 'outputs': [2], 'place': [0, 3]},"                                                 \
+    "{'op': 'matmul', 'inputs': [2, 2], 'outputs': [3], 'place': [0, 4]},"               \
+    "{'op': '" compare "', 'attributes': {'scalar': 0}, 'inputs': [0], 'outputs': [4],"  \
+    " 'place': [0, 5]}, {'op': '" then "', 'inputs': [4], 'outputs': [5],"               \
+    " 'place': [0, 6]}, {'op': '" op "', 'attributes': {" attributes                     \
+    "}, 'inputs': " inputs ", 'outputs': [6], 'place': [0, 7]},"                         \
+    "{'op': 'sum', 'inputs': [6], 'outputs': [7], 'place': [0, 8]}],"                    \
+    "'events': [{'event': 'backward', 'value': 7, 'place': [0, 9]}]"
+#define FILLED(compare, then, with)                                                      \
+    MASKED(compare, then, "masked_fill", "'value': " with, "[3, 5]")
+#define KEPT(compare, then)                                                              \
+    MASKED(compare, then, "scaled_dot_product_attention", "", "[2, 2, 2, 5]")
 
 static const program_case cases[] = {
     {"softmax before cross-entropy",
@@ -217,6 +280,25 @@ static const program_case cases[] = {
      "SoftmaxMisuse",
      {CLASSIFIER("sigmoid", "", "binary_cross_entropy")},
      .outcome = CLEAN},
+    {"probabilities as the logits of a distribution",
+     "SoftmaxMisuse",
+     {DISTRIBUTION("softmax")},
+     .outcome = FAILED,
+     .about = "made",
+     .line = 12,
+     .message = "softmax at train.py:12 makes probabilities, and logsumexp at "
+                "train.py:14 takes them for scores"},
+    {"scores as the logits of a distribution",
+     "SoftmaxMisuse",
+     {DISTRIBUTION("tanh")},
+     .outcome = CLEAN},
+    {"log-softmax by hand, of softmax",
+     "SoftmaxMisuse",
+     {TWO("softmax", "'dim': 1", "log_softmax", "'dim': 1", "mean")},
+     .outcome = FAILED,
+     .about = "made",
+     .line = 12,
+     .message = "log_softmax at train.py:13 takes them for scores"},
     {"scores of pairs, both ways", "SoftmaxMisuse", {PAIRS("7")}, .outcome = CLEAN},
     {"scores of as many classes as samples",
      "SoftmaxMisuse",
@@ -232,6 +314,13 @@ static const program_case cases[] = {
      .about = "a",
      .line = 4,
      .message = "along dimension 1 of (2, 6, 6), but the product at train.py:5"},
+    {"two layers of attention over the queries",
+     "SoftmaxMisuse",
+     {BLOCKS},
+     .outcome = WARNED,
+     .about = "a",
+     .line = 4,
+     .message = "along dimension 1 of (2, 6, 6)"},
     {"attention over the keys",
      "SoftmaxMisuse",
      {ATTENTION("-1", "[3, 0]")},
@@ -240,6 +329,42 @@ static const program_case cases[] = {
      "SoftmaxMisuse",
      {ATTENTION("1", "[0, 3]")},
      .outcome = CLEAN},
+
+    {"padding hidden",
+     "SoftmaxMisuse",
+     {FILLED("eq", "unsqueeze", "'-inf'")},
+     .outcome = CLEAN},
+    {"all but tokens hidden",
+     "SoftmaxMisuse",
+     {FILLED("ne", "logical_not", "-1e9")},
+     .outcome = CLEAN},
+    {"tokens filled with a usual number",
+     "SoftmaxMisuse",
+     {FILLED("ne", "unsqueeze", "-100")},
+     .outcome = CLEAN},
+    {"tokens hidden",
+     "SoftmaxMisuse",
+     {FILLED("ne", "unsqueeze", "'-inf'")},
+     .outcome = FAILED,
+     .about = "masked",
+     .line = 5,
+     .message = "The mask of masked_fill at train.py:7 hides the tokens and leaves the "
+                "padding: ne at train.py:5 compares tokens with 0"},
+    {"all but padding hidden",
+     "SoftmaxMisuse",
+     {FILLED("eq", "logical_not", "-1e9")},
+     .outcome = FAILED,
+     .about = "masked",
+     .line = 5,
+     .message = "hides the tokens"},
+    {"tokens kept", "SoftmaxMisuse", {KEPT("ne", "unsqueeze")}, .outcome = CLEAN},
+    {"padding kept",
+     "SoftmaxMisuse",
+     {KEPT("eq", "unsqueeze")},
+     .outcome = FAILED,
+     .about = "masked",
+     .line = 5,
+     .message = "hides the tokens"},
 
     {"a column and a row, of as many dimensions",
      "LossBroadcast",
@@ -266,6 +391,17 @@ static const program_case cases[] = {
      .about = "output_0",
      .line = 7,
      .message = "each of 8 values meets each of 8"},
+    {"the mean of the products of all pairs",
+     "LossBroadcast",
+     {PRODUCTS("mean")},
+     .outcome = FAILED,
+     .about = "column",
+     .line = 6,
+     .message = "mul at train.py:6 of (8, 1) and (8) broadcasts to (8, 8)"},
+    {"products of all pairs that are used each",
+     "LossBroadcast",
+     {PRODUCTS("logsumexp")},
+     .outcome = CLEAN},
     {"equal shapes",
      "LossBroadcast",
      {DIFFERENCE("[8, 1]", "[8, 1]", "mse_loss", "[1, 2]", "", "")},

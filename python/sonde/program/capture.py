@@ -27,6 +27,7 @@ _NODES = 20000  # operations that are recorded of a step
 _MANY = 2000  # operations from which a module's calls beyond the first ones are one each
 _CALLS = 16  # these first ones
 _EARLY = 256  # operations that are recorded before the first forward pass
+_TOKENS = 4  # integer inputs that are compared with labels
 _GRAPH = 200000  # functions of the autograd graph that are searched
 _FIELDS = frozenset((
            "p", "eps", "momentum", "affine", "track_running_stats", "in_features", "out_features",
@@ -130,7 +131,7 @@ class Capture(Seer):
         self.events: list[dict[str, Any]] = []
         self.losses: list[dict[str, Any]] = []
         self.facts: dict[str, Any] = {}
-        self.tokens: Any = None  # a weak reference to the first input, if it is integer
+        self.tokens: list[tuple[str, Any]] = []  # names of integer inputs, weak references
         self.gap = ""
         self.makers: dict[int, int] = {}  # nodes, by the value that they make
         self.ids: dict[int, int] = {}  # values, by the id() of a tensor that exists
@@ -376,11 +377,14 @@ class Capture(Seer):
             self.facts |= self.facts_of.of_targets(targets)
             return
         self.facts |= self.facts_of.of_labels(targets)
-        tokens = self.tokens() if self.tokens is not None else None
-        shift = shift_of(tokens, targets) if tokens is not None else None
-        if shift is not None:
-            self.facts["labels_shift"] = shift
-            self.facts["labels_equal_input"] = shift == 0
+        for name, reference in self.tokens:
+            tokens = reference()
+            shift = shift_of(tokens, targets) if tokens is not None else None
+            if shift is not None and self.facts.get("labels_shift", 0) == 0:
+                self.facts |= {"labels_shift": shift, "labels_equal_input": shift == 0,
+                               "labels_input": name}
+            if shift:
+                break
 
     def _loss(self, node: int, value: int, predictions: int, targets: int, place: Any) -> None:
         self.losses.append({"node": node, "value": value, "predictions": predictions,
@@ -528,8 +532,9 @@ class Capture(Seer):
             counts[kind] += 1
             if "input_dtype" not in self.facts and tensor.numel():
                 self.facts |= self.facts_of.of_input(tensor)
-                if kind == "input_ids" and not tensor.is_complex():
-                    self.tokens = weakref.ref(tensor)
+            if kind == "input_ids" and tensor.dim() == 2 and len(self.tokens) < _TOKENS and \
+                    tensor.dtype != torch.bool and not tensor.is_complex():
+                self.tokens.append((row.get("tensor", ""), weakref.ref(tensor)))
 
     def backward(self, tensor: torch.Tensor, name: str, place: Place | None,
                  scale: float, left: int | None) -> None:

@@ -6,7 +6,8 @@
  * outside of the model's modules of which the objective is made: of as many values that need
  * gradients as of others, predictions and targets. In arithmetic, an operand that the program
  * has given more dimensions itself (unsqueeze, an index of None, reshape) says that all pairs
- * are meant.
+ * are meant, except where the mean or the sum of all products is taken: it is the product of
+ * two means, and nobody means that.
  */
 #include "rules/builtin/program_walk.h"
 #include "rules/context.h"
@@ -60,6 +61,41 @@ static bool is_shaped(const sonde_program *program, int value)
            sonde__builtin_walk_first(maker) >= 0 &&
            program->values[sonde__builtin_walk_first(maker)].rank <
                program->values[value].rank;
+}
+
+/* The only operation that reads a value; NULL: there are none or several. */
+static const sonde_program_node *find_reader(const sonde_program *program, int value)
+{
+    const sonde_program_node *reader = NULL;
+
+    for (size_t i = 0; i < program->node_count; i++) {
+        const sonde_program_node *node = &program->nodes[i];
+
+        for (size_t k = 0; k < node->input_count; k++) {
+            if (node->inputs[k] == value) {
+                if (reader != NULL) {
+                    return NULL;
+                }
+                reader = node;
+            }
+        }
+    }
+    return reader;
+}
+
+/* Whether products become nothing but their mean or sum. */
+static bool is_averaged(const sonde_program *program, const sonde_program_node *product)
+{
+    const sonde_program_node *reader = sonde__builtin_walk_is(product->op, "mul")
+                                           ? find_reader(program, product->outputs[0])
+                                           : NULL;
+
+    while (reader != NULL && reader->output_count > 0 &&
+           sonde__builtin_walk_is(reader->op, "neg to contiguous clone")) {
+        reader = find_reader(program, reader->outputs[0]);
+    }
+    return reader != NULL && sonde__builtin_walk_is(reader->op, "mean sum") &&
+           sonde_attribute_text(reader->attributes, "dim")[0] == '\0';
 }
 
 static void report(sonde_rule_run *run, const sonde_program *program,
@@ -117,7 +153,8 @@ static void judge(sonde_rule_run *run, const sonde_program *program,
         !broadcast_together(x, y, &whole) || count_of(&whole) <= count_of(x) ||
         count_of(&whole) <= count_of(y) ||
         (!loss && (x->requires_grad == y->requires_grad || count_of(x) != count_of(y) ||
-                   is_shaped(program, a) || is_shaped(program, b)))) {
+                   ((is_shaped(program, a) || is_shaped(program, b)) &&
+                    !is_averaged(program, node))))) {
         return;
     }
     report(run, program, node, &whole);

@@ -62,6 +62,14 @@ bool sonde__builtin_samples_are_shuffled(const sonde_program *program)
            strstr(sonde_attribute_text(batch->attributes, "sampler"), "Random") != NULL;
 }
 
+/* Whether the labels are compared with an input. */
+static bool is_followed(const sonde_program *program, const sonde_program_value *row)
+{
+    const char *input = sonde_attribute_text(program->facts, "labels_input");
+
+    return strcmp(row->tensor, input[0] != '\0' ? input : "input_ids") == 0;
+}
+
 /* The dimension of an input that has as many places as there are targets, or as the loader
  * has samples in a batch. */
 static samples_of anchor(const sonde_program *program, int value)
@@ -85,7 +93,7 @@ static samples_of anchor(const sonde_program *program, int value)
     if (two && loaded >= 2.0 && (double)row->shape[1] == loaded && row->rank <= 3) {
         return along(1, true);
     }
-    if (two && row->rank == 2 && strcmp(row->tensor, "input_ids") == 0 &&
+    if (two && row->rank == 2 && is_followed(program, row) &&
         isfinite(sonde_attribute_number(program->facts, "labels_shift", (double)NAN))) {
         return along(0, true); /* labels follow along the other dimension */
     }
@@ -121,6 +129,19 @@ static int64_t stride_of(const sonde_program_value *row, int dim)
         stride *= row->shape[d];
     }
     return stride;
+}
+
+/* Whether an operation stacks as many values as there are targets: samples. */
+static bool stacks_samples(const sonde_program *program, const sonde_program_node *node)
+{
+    const sonde_program_loss *loss = sonde__builtin_samples_loss(program);
+    const sonde_program_value *targets =
+        loss != NULL ? &program->values[loss->targets] : NULL;
+
+    return sonde__builtin_walk_is(node->op, "stack") && targets != NULL &&
+           targets->rank > 0 && targets->shape[0] > 1 &&
+           node->input_count == (size_t)targets->shape[0] &&
+           sonde_attribute_number(node->attributes, "dim", 0.0) == 0.0;
 }
 
 /* The samples are at places [low, high) of the digits of a flat index. */
@@ -556,7 +577,10 @@ sonde__builtin_samples *sonde__builtin_samples_follow(sonde_rule_run *run,
 
             w.states[output] = follow(&w, node, k);
             if (w.states[output].kind == SONDE__SAMPLES_LOST &&
-                strncmp(program->values[output].tensor, "input", 5) == 0) {
+                stacks_samples(program, node)) {
+                w.states[output] = along(0, true);
+            } else if (w.states[output].kind == SONDE__SAMPLES_LOST &&
+                       strncmp(program->values[output].tensor, "input", 5) == 0) {
                 w.states[output] = anchor(program, output);
             }
         }

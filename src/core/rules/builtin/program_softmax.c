@@ -11,7 +11,9 @@
  * arithmetic (a difference, a product, a logarithm) is not judged before nll_loss. Scores of
  * pairs, (n, n) with a target for each row that the program makes itself, may be normalized
  * along either dimension. In attention, the product of scores, softmax and values, softmax
- * must run along the dimension that the product sums over.
+ * must run along the dimension that the product sums over. Elsewhere, log_softmax and the
+ * difference of values and their logsumexp, which torch.distributions computes of logits,
+ * must not get what softmax made.
  */
 #include "rules/builtin/program_walk.h"
 #include "rules/context.h"
@@ -426,6 +428,57 @@ static void judge_alone(sonde_rule_run *run, const sonde_program *program,
     }
 }
 
+/* Whether a loss gets what a normalizer makes: it is judged there. */
+static bool is_judged(const sonde_program *program, const sonde_program_node *normalizer)
+{
+    for (size_t i = 0; i < program->node_count; i++) {
+        const sonde_program_node *node = &program->nodes[i];
+        int value = sonde__builtin_walk_operand(node, 0);
+
+        if (value >= 0 && sonde__builtin_walk_is(node->op, LOSSES) &&
+            made_by(program, &value) == normalizer) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether an operation takes the logarithms of shares: log_softmax, or x - logsumexp(x). */
+static bool normalizes(const sonde_program *program, const sonde_program_node *node)
+{
+    const sonde_program_node *whole =
+        sonde__builtin_walk_maker(program, sonde__builtin_walk_operand(node, 1));
+
+    return sonde__builtin_walk_is(node->op, "log_softmax") ||
+           (sonde__builtin_walk_is(node->op, "sub") && whole != NULL &&
+            sonde__builtin_walk_is(whole->op, "logsumexp") &&
+            sonde__builtin_walk_first(whole) == sonde__builtin_walk_first(node));
+}
+
+/* Shares that are taken for scores, outside of a loss. */
+static void judge_again(sonde_rule_run *run, const sonde_program *program,
+                        const sonde_program_node *node)
+{
+    int value = sonde__builtin_walk_first(node);
+    const sonde_program_node *inner = sonde__builtin_walk_up(program, &value, SHAPES);
+    sonde__builtin_text made, again;
+
+    if (inner == NULL || !sonde__builtin_walk_is(inner->op, "softmax") ||
+        !normalizes(program, node) || is_judged(program, node)) {
+        return;
+    }
+    if (sonde_rule_found_at(run, sonde__builtin_walk_tensor(program, value, -1),
+                            inner->place, SONDE_SEVERITY_ERROR, "twice", 2.0, 1.0)) {
+        sonde_rule_say(
+            run, "Pass the scores themselves, or say that these are probabilities.",
+            "softmax%s makes probabilities, and %s%s takes them for scores and "
+            "normalizes them again: no probability comes near 0 or 1.",
+            sonde__builtin_walk_line(program, inner->place, &made),
+            sonde__builtin_walk_is(node->op, "sub") ? "logsumexp" : node->op,
+            sonde__builtin_walk_line(program, node->place, &again));
+    }
+}
+
 /* --- attention ---------------------------------------------------------------------- */
 
 #define BETWEEN "to clone dropout contiguous masked_fill add where mul div identity"
@@ -441,7 +494,7 @@ static bool is_of_product(const sonde_program *program, const sonde_program_node
 
 /* A product of weights, which softmax made, with values. */
 static void judge_product(sonde_rule_run *run, const sonde_program *program,
-                          const sonde_program_node *product)
+                          const sonde_program_node *product, sonde_place *said)
 {
     int value = sonde__builtin_walk_operand(product, 0);
     const sonde_program_node *softmax =
@@ -456,6 +509,7 @@ static void judge_product(sonde_rule_run *run, const sonde_program *program,
     sonde__builtin_text line, shape;
 
     if (dim >= 0 && dim != rank - 1 &&
+        !sonde__builtin_walk_is_said(said, softmax->place) &&
         sonde_rule_found_at(run, sonde__builtin_walk_tensor(program, value, -1),
                             softmax->place, SONDE_SEVERITY_WARNING, "dim", (double)dim,
                             (double)(rank - 1))) {
@@ -473,6 +527,7 @@ static void judge_product(sonde_rule_run *run, const sonde_program *program,
 void sonde__builtin_softmax_program(sonde_rule_run *run, const sonde_program *program)
 {
     bool *marks = sonde__builtin_walk_marks(run, program);
+    sonde_place said = {NULL, 0};
 
     if (marks == NULL || !sonde__builtin_walk_objectives(program, marks)) {
         sonde__free(marks);
@@ -480,6 +535,7 @@ void sonde__builtin_softmax_program(sonde_rule_run *run, const sonde_program *pr
     }
     sonde__rule_judged_program(run);
     sonde__builtin_walk_above(program, marks, false);
+    sonde__builtin_mask_program(run, program, marks);
     for (size_t i = 0; i < program->node_count; i++) {
         const sonde_program_node *node = &program->nodes[i];
 
@@ -488,9 +544,12 @@ void sonde__builtin_softmax_program(sonde_rule_run *run, const sonde_program *pr
             continue;
         }
         if (sonde__builtin_walk_is(node->op, "matmul")) {
-            judge_product(run, program, node);
+            judge_product(run, program, node, &said);
         } else if (sonde__builtin_walk_is(node->op, "softmax log_softmax")) {
             judge_alone(run, program, node);
+            judge_again(run, program, node);
+        } else if (sonde__builtin_walk_is(node->op, "sub")) {
+            judge_again(run, program, node);
         } else {
             judge_loss(run, program, node);
         }

@@ -194,6 +194,15 @@ bool sonde__builtin_walk_calls_back(const sonde_program *program)
     return false;
 }
 
+bool sonde__builtin_walk_is_said(sonde_place *said, sonde_place place)
+{
+    const bool is = said->file != NULL && place.line > 0 && said->line == place.line &&
+                    strcmp(said->file, place.file) == 0;
+
+    *said = place;
+    return is;
+}
+
 /* --- texts -------------------------------------------------------------------------- */
 
 const char *sonde__builtin_walk_line(const sonde_program *program, sonde_place place,

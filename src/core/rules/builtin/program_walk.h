@@ -9,7 +9,9 @@
  * The functions that rows point to (sonde_rule.program) are listed at the end:
  *
  *     program_softmax.c     SoftmaxMisuse: what a loss gets
+ *     program_masks.c       SoftmaxMisuse: masks of padding
  *     program_broadcast.c   LossBroadcast: shapes
+ *     program_heads.c       BatchMixing: heads and positions of attention
  *     program_modes.c       TrainEvalMode, EvalNondeterminism: modes
  *     program_free_losses.c rules on losses: whether these need not fall
  *     program_optimizers.c  OptimizerState: settings
@@ -81,6 +83,10 @@ bool sonde__builtin_walk_clears(const sonde_program *program,
 /* Whether an optimizer calls the program itself, as LBFGS and SAM do. */
 bool sonde__builtin_walk_calls_back(const sonde_program *program);
 
+/* Whether a line, which is known, is that of *said; *said becomes it. Layers that are built
+ * alike have a fault at one line, and it is said once. */
+bool sonde__builtin_walk_is_said(sonde_place *said, sonde_place place);
+
 /* --- texts -------------------------------------------------------------------------- */
 
 enum { SONDE__WALK_TEXT = 96 };
@@ -101,7 +107,13 @@ const char *sonde__builtin_walk_tensor(const sonde_program *program, int value,
 /* --- functions of rows -------------------------------------------------------------- */
 
 void sonde__builtin_softmax_program(sonde_rule_run *run, const sonde_program *program);
+/* used: values that the objective is made of. */
+void sonde__builtin_mask_program(sonde_rule_run *run, const sonde_program *program,
+                                 const bool *used);
 void sonde__builtin_broadcast_program(sonde_rule_run *run, const sonde_program *program);
+/* learned: values that gradients of the objective flow through. */
+void sonde__builtin_heads_program(sonde_rule_run *run, const sonde_program *program,
+                                  const bool *learned);
 void sonde__builtin_mode_program(sonde_rule_run *run, const sonde_program *program);
 void sonde__builtin_free_losses(sonde_rule_run *run, const sonde_program *program);
 void sonde__builtin_eval_program(sonde_rule_run *run, const sonde_program *program);

@@ -12,7 +12,10 @@
  *     features   goes into a layer that takes the samples for features, channels or places;
  *     shares     is normalized over the samples, by softmax or by a division by the sum, and
  *                the predictions of a loss are made of it.
- * Steps, features and shares are judged only where the targets or the loader show which
+ *     heads      is reshaped so that positions of a sequence mix (program_heads.c);
+ *     choice     is chosen by gather along the samples, or by max over them, which was meant
+ *                for the dimension of classes or actions.
+ * Steps, features, shares and choices are judged only where the targets or the loader show which
  * dimension counts samples. What softmax does right before a loss is SoftmaxMisuse's.
  */
 #include "rules/builtin/builtin.h"
@@ -37,7 +40,8 @@ typedef struct mixing {
 typedef struct mixed {
     const sonde_program *program;
     const sonde__builtin_samples *samples;
-    const bool *learned;   /* values that gradients of the objective flow through */
+    const bool *used;      /* values that the objective is made of */
+    const bool *learned;   /* those that its gradients flow through */
     const bool *predicted; /* values that the predictions of a loss are made of */
 } mixed;
 
@@ -187,6 +191,63 @@ static void judge_shares(sonde_rule_run *run, const mixed *m,
     }
 }
 
+/* --- choices --------------------------------------------------------------------------- */
+
+/* Whether gather takes one value for each sample, out of the dimension of the samples. */
+static bool gathers(const mixed *m, const sonde_program_node *node, int dim)
+{
+    const int value = sonde__builtin_walk_operand(node, 0),
+              places = sonde__builtin_walk_operand(node, 1);
+
+    if (places < 0 || !sonde__builtin_walk_is(node->op, "index") || dim != 0 ||
+        sonde__builtin_walk_dim(node, 2) != 0 || !m->learned[node->outputs[0]]) {
+        return false;
+    }
+    const sonde_program_value *from = &m->program->values[value],
+                              *at = &m->program->values[places];
+    return at->rank == 2 && at->shape[0] == from->shape[0] && at->shape[1] == 1 &&
+           from->shape[1] > 1;
+}
+
+/* Whether the largest of a column is taken of what a module makes. */
+static bool takes_largest(const mixed *m, const sonde_program_node *node)
+{
+    int value = sonde__builtin_walk_first(node);
+    const sonde_program_node *made =
+        sonde__builtin_walk_up(m->program, &value, "detach " SONDE__WALK_PLAIN);
+
+    return sonde__builtin_walk_is(node->op, "max amax") && node->input_count == 1 &&
+           node->module < 0 && made != NULL && made->module >= 0 &&
+           sonde__builtin_samples_is_over(m->program, m->samples, node);
+}
+
+static void judge_choice(sonde_rule_run *run, const mixed *m,
+                         const sonde_program_node *node)
+{
+    const int value = sonde__builtin_walk_operand(node, 0);
+    const sonde_program_value *row = value >= 0 ? &m->program->values[value] : NULL;
+    sonde__builtin_text shape, line;
+
+    if (row == NULL || row->rank != 2 || row->shape[0] == row->shape[1] ||
+        row->shape[1] < 2 || m->samples[value].kind != SONDE__SAMPLES_ALONG ||
+        !m->samples[value].sure) {
+        return;
+    }
+    const int dim = m->samples[value].dim;
+    const bool gather = gathers(m, node, dim);
+    if ((gather || takes_largest(m, node)) &&
+        sonde_rule_found_at(run, tensor_of(m, node->outputs[0], value), node->place,
+                            SONDE_SEVERITY_ERROR, gather ? "gather" : "largest",
+                            (double)dim, (double)(1 - dim))) {
+        sonde_rule_say(run, "Choose along the dimension of the classes or actions.",
+                       "%s%s runs along dimension %d of %s, which counts the samples: a "
+                       "sample gets the value of another one.",
+                       gather ? "gather" : node->op,
+                       sonde__builtin_walk_line(m->program, node->place, &line), dim,
+                       sonde__builtin_walk_shape(m->program, value, &shape));
+    }
+}
+
 /* --- the rule -------------------------------------------------------------------------- */
 
 /* The operation that cut what a layer reads; -1: none did. */
@@ -223,6 +284,23 @@ static void judge_node(sonde_rule_run *run, const mixed *m, int number)
     }
 }
 
+static void judge_program(sonde_rule_run *run, const mixed *m)
+{
+    const sonde_program *program = m->program;
+
+    sonde__builtin_heads_program(run, program, m->learned);
+    for (size_t i = 0; i < program->node_count; i++) {
+        const sonde_program_node *node = &program->nodes[i];
+
+        if (node->output_count > 0 && m->used[node->outputs[0]]) {
+            judge_choice(run, m, node);
+        }
+        if (node->output_count > 0 && m->learned[node->outputs[0]]) {
+            judge_node(run, m, (int)i);
+        }
+    }
+}
+
 static void judge(sonde_rule_run *run, const sonde_program *program)
 {
     mixing *state = sonde_rule_state(run);
@@ -232,27 +310,25 @@ static void judge(sonde_rule_run *run, const sonde_program *program)
         return;
     }
     state->shown = true;
-    bool *learned = sonde__builtin_walk_marks(run, program),
+    bool *used = sonde__builtin_walk_marks(run, program),
+         *learned = sonde__builtin_walk_marks(run, program),
          *predicted = sonde__builtin_walk_marks(run, program);
     sonde__builtin_samples *samples = sonde__builtin_samples_follow(run, program);
-    if (learned != NULL && predicted != NULL && samples != NULL &&
+    if (used != NULL && learned != NULL && predicted != NULL && samples != NULL &&
         sonde__builtin_walk_objectives(program, learned)) {
+        (void)sonde__builtin_walk_objectives(program, used);
+        sonde__builtin_walk_above(program, used, false);
         sonde__builtin_walk_above(program, learned, true);
         if (loss != NULL) {
             predicted[loss->predictions] = true;
             sonde__builtin_walk_above(program, predicted, true);
         }
-        const mixed m = {program, samples, learned, predicted};
-        for (size_t i = 0; i < program->node_count; i++) {
-            if (program->nodes[i].output_count > 0 &&
-                learned[program->nodes[i].outputs[0]]) {
-                judge_node(run, &m, (int)i);
-            }
-        }
+        judge_program(run, &(mixed){program, samples, used, learned, predicted});
     }
     sonde__free(samples);
     sonde__free(predicted);
     sonde__free(learned);
+    sonde__free(used);
 }
 
 static void finish(sonde_rule_run *run)
@@ -271,7 +347,8 @@ const sonde_rule sonde__builtin_batch_mixing = {
     .condition =
         "In the program of a training step, one of these holds: (1) a reshape puts parts of several samples into one row, and a layer reads that; "
         "(2) a recurrent layer or attention takes the samples for the steps of a sequence; (3) a layer takes them for features, channels or places; "
-        "(4) softmax or a division by a sum normalizes over them, and predictions are made of the result.",
+        "(4) softmax or a division by a sum normalizes over them, and predictions are made of the result; "
+        "(5) gather chooses along them, or max runs over them, and the objective is made of the result; (6) a reshape takes the heads of attention for positions, without a transposition.",
     .advice = "Keep the samples apart: look at the shapes before and after this line.",
     .modes = SONDE__TRAIN,
     .state_size = sizeof(mixing),

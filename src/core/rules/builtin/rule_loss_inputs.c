@@ -395,7 +395,7 @@ const sonde_rule sonde__builtin_softmax_misuse = {
         "One of these holds at `patience` steps in a row: (1) the loss is the cross-entropy of values that already are probabilities; "
         "(2) the loss is the mean of -s[label], and the exponentials of the values s do not add up to 1; "
         "(3) the loss is that mean, and the exponentials add up to 1 over the samples of the batch. (3) does not apply if sample i is of class i. "
-        "Where the program of a step is known, its operations tell at once: (1) the loss gets what softmax or a sigmoid made; (2) nll_loss or kl_div gets what they made, or the result of a layer; (3) softmax runs along another dimension than that of the classes, or than the one that attention sums over (a warning), or over a single value.",
+        "Where the program of a step is known, its operations tell at once: (1) the loss gets what softmax or a sigmoid made; (2) nll_loss or kl_div gets what they made, or the result of a layer; (3) softmax runs along another dimension than that of the classes, or than the one that attention sums over (a warning), or over a single value; (4) logits of a distribution are what softmax made; (5) a mask hides the tokens and leaves the padding of an embedding.",
     .advice = "Pass the loss what it expects: scores or log-probabilities.",
     .modes = SONDE__TRAIN,
     .wants = misuse_wants,

@@ -3,7 +3,7 @@
  *
  * Judged is the first loss of the program of a training step, if its labels are the tokens
  * of an input of the model: by the facts of the program, which compare their elements
- * (labels_shift), or by the operations that make both of one value. A path leads from
+ * (labels_shift, labels_input), or by the operations that make both of one value. A path leads from
  * the embeddings of these tokens through operations that keep the positions to the scores.
  * Fires when
  *     same      the labels are the tokens at the same positions. An error if attention is
@@ -116,14 +116,16 @@ static bool find_by_graph(leak *found)
     return false;
 }
 
-/* By the facts, which compare the labels with the first input, (batch, length). */
+/* By the facts, which compare the labels with the integer inputs, (batch, length). */
 static bool find_by_facts(leak *found)
 {
     const sonde_program *program = found->program;
     const double shift =
         sonde_attribute_number(program->facts, "labels_shift", (double)NAN);
     const sonde_program_value *labels = &program->values[found->loss->targets];
-    const int source = sonde_program_find(program, "input_ids");
+    const char *input = sonde_attribute_text(program->facts, "labels_input");
+    const int source =
+        sonde_program_find(program, input[0] != '\0' ? input : "input_ids");
     int64_t count = 1;
 
     if (!isfinite(shift) || source < 0 || program->values[source].rank != 2) {
