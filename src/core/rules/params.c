@@ -297,6 +297,9 @@ sonde_err sonde__rule_mark(sonde_rule_run *run, size_t first, size_t end,
             return sonde__fail_nomem(diag, "a rule's tensors");
         }
         uint8_t *marks = value->marks;
+        if (marks == NULL) { /* there are no tensors */
+            continue;
+        }
         memset(marks + kept, 0, end - kept);
         for (size_t id = first; id < end && collections; id++) {
             marks[id] = in_collections(run->rules, (uint32_t)id, value->text);

@@ -115,7 +115,10 @@ static void report_input(sonde_rule_run *run, const constant *state, size_t i)
 /* Whether an input is the targets of a loss, which the model computes itself. */
 static bool are_targets(const sonde_program *program, const char *tensor)
 {
-    int value = program != NULL ? sonde_program_find(program, tensor) : -1;
+    if (program == NULL) {
+        return false;
+    }
+    int value = sonde_program_find(program, tensor);
 
     (void)sonde__builtin_walk_up(program, &value, SAME);
     for (size_t i = 0; value >= 0 && i < program->loss_count; i++) {
