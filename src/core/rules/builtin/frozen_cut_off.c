@@ -42,9 +42,8 @@ SONDE__TERMS(unused, NOTE, WARNING, NOTE, NOTE, WARNING);
  * where only the last output is read. */
 static bool takes_one_step(sonde_rule_run *run, const sonde_rule_tensor *tensor)
 {
-    const char *name = sonde_rule_info(run, tensor->id)->name;
-    const size_t length =
-        strcspn(name, ".") == strlen(name) ? 0 : (size_t)(strrchr(name, '.') - name) + 1;
+    const char *name = sonde_rule_info(run, tensor->id)->name, *dot = strrchr(name, '.');
+    const size_t module = dot != NULL ? (size_t)(dot - name) + 1 : 0;
 
     if (!sonde__builtin_is_reverse_recurrence(name)) {
         return false;
@@ -52,7 +51,7 @@ static bool takes_one_step(sonde_rule_run *run, const sonde_rule_tensor *tensor)
     SONDE__EACH_OF (run, t, SONDE__FROZEN_PARAMETERS) {
         const char *other = sonde_rule_info(run, t->id)->name;
 
-        if (strncmp(other, name, length) == 0 && strstr(other, "weight_ih_l") != NULL &&
+        if (strncmp(other, name, module) == 0 && strstr(other, "weight_ih_l") != NULL &&
             strstr(other, "_reverse") != NULL &&
             ((const sonde__builtin_frozen_memory *)t->memory)->pulled) {
             return true;
