@@ -174,5 +174,5 @@ def record(a, programs):
         ended = list(pool.map(one, todo))
     if "late" in ended:
         print(f"{ended.count('late')} of {len(todo)} runs were not begun within {a.minutes} minutes "
-              f"(the same command goes on with them)")
+              f"(the same command continues with them)")
     return 1 if "unexpected" in ended or "late" in ended else 0

@@ -63,7 +63,8 @@ def reached(subject: Subject) -> str:
                      f"{listed(lost)}", _advice(subject, lost), tuple(lost),
                      places.of_module(subject.model, lost[0].rpartition(".")[0]))
     if not zero:
-        return f"{len(names)} parameters have a gradient, but for the last bias of a derivative"
+        return (f"{len(names) - len(missing)} parameters have a gradient; the last bias has none, "
+                "since the loss is of a derivative")
     flat = [name for name in names if name in zero and _module_is_flat(name, names, zero)]
     if not flat:
         return f"{len(names) - len(zero)} parameters have a gradient; that of " \

@@ -134,7 +134,7 @@ class Capture(Seer):
         self.tokens: list[tuple[str, Any]] = []  # names of integer inputs, weak references
         self.gap = ""
         self.makers: dict[int, int] = {}  # nodes, by the value that they make
-        self.ids: dict[int, int] = {}  # values, by the id() of a tensor that exists
+        self.ids: dict[int, int] = {}  # values by the id() of their tensor, while it lives
         self.refs: dict[int, _Ref] = {}
         self.stack: list[int] = []  # modules whose forward is on
         self.last_output: Any = None  # identity of the tensor that was named last
@@ -191,7 +191,7 @@ class Capture(Seer):
         return len(self.values) - 1
 
     def value(self, tensor: torch.Tensor) -> int:
-        """The value of a tensor that an operation reads."""
+        """The value of an operand."""
         key = id(tensor)
         index = self.ids.get(key)
         if index is not None:
