@@ -98,7 +98,7 @@ def _completed(whole: problem.Problem, subject: Subject) -> str:
             complete(subject.twin(training=True))
     except (Exception, SystemExit) as problem_:  # of the program's own code
         return f"loss_fn raised {said(problem_)}"
-    with contextlib.suppress(Exception):  # which "runs" tells
+    with contextlib.suppress(Exception):  # the row "runs" reports it
         subject.warm_up()
     return ""
 
