@@ -12,6 +12,7 @@
 #include <sonde/error.h>
 #include <sonde/selector.h>
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -76,6 +77,52 @@ static void regular_expressions(void **state)
     SELECTS("re:s{1\\,2}$", NET_CONV_BIAS, NET_FC_BIAS, NET_LOSS, END);
     SELECTS("re:(?i)LOSS", NET_LOSS, END);
     SELECTS("re:nothing", END);
+}
+
+/* --- threads -------------------------------------------------------------------------- */
+
+enum { SHARING = 4, TURNS = 200 };
+
+typedef struct sharing {
+    const sonde_catalogue *catalogue;
+    const sonde_selector *selector;
+    int wrong; /* answers */
+} sharing;
+
+static void *resolve_often(void *user)
+{
+    sharing *mine = user;
+
+    for (int i = 0; i < TURNS; i++) {
+        uint32_t *ids = NULL;
+        size_t count = 0;
+
+        mine->wrong += sonde_selector_resolve(mine->selector, mine->catalogue, &ids,
+                                              &count, NULL) != SONDE_OK ||
+                       count != 2 || ids[0] != NET_GRAD_CONV_WEIGHT ||
+                       ids[1] != NET_GRAD_FC_WEIGHT;
+        sonde_release(ids);
+    }
+    return NULL;
+}
+
+static void threads_share_a_selector(void **state)
+{
+    sonde_selector *selector = NULL;
+    pthread_t threads[SHARING];
+    sharing work[SHARING];
+
+    assert_int_equal(sonde_selector_create("re:^Gradient___.*weight", &selector, NULL),
+                     SONDE_OK);
+    for (int i = 0; i < SHARING; i++) {
+        work[i] = (sharing){*state, selector, 0};
+        assert_int_equal(pthread_create(&threads[i], NULL, resolve_often, &work[i]), 0);
+    }
+    for (int i = 0; i < SHARING; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+        assert_int_equal(work[i].wrong, 0);
+    }
+    sonde_selector_destroy(selector);
 }
 
 static void a_regular_expression_may_hold_commas(void **state)
@@ -386,6 +433,7 @@ int main(void)
         cmocka_unit_test(exact_names),
         cmocka_unit_test(globs),
         cmocka_unit_test(regular_expressions),
+        cmocka_unit_test(threads_share_a_selector),
         cmocka_unit_test(a_regular_expression_may_hold_commas),
         cmocka_unit_test(collections_singular_and_plural),
         cmocka_unit_test(every_role_is_a_collection),

@@ -36,8 +36,7 @@ typedef struct sonde__observe_item {
     size_t offset; /* where that begins in the selector's text */
     int role;      /* of a collection: a sonde_role, or SONDE__ROLE_ALL */
     pcre2_code *code;
-    pcre2_match_context *limits; /* of a match */
-    pcre2_match_data *match;     /* scratch */
+    pcre2_match_context *limits; /* of a match; never changed, so that threads share it */
 } sonde__observe_item;
 
 struct sonde_selector {
@@ -174,12 +173,11 @@ static void pcre_free(void *ptr, void *user)
     sonde__free(ptr);
 }
 
-static sonde_err prepare_match(const sonde_selector *selector, sonde__observe_item *item,
-                               sonde_diag *diag)
+static sonde_err set_limits(const sonde_selector *selector, sonde__observe_item *item,
+                            sonde_diag *diag)
 {
     item->limits = pcre2_match_context_create(selector->memory);
-    item->match = pcre2_match_data_create(1, selector->memory);
-    if (item->limits == NULL || item->match == NULL) {
+    if (item->limits == NULL) {
         return sonde__fail_nomem(diag, "matching a regular expression");
     }
     (void)pcre2_set_match_limit(item->limits, MATCH_LIMIT);
@@ -217,7 +215,7 @@ static sonde_err read_regex(sonde_selector *selector, sonde__observe_item *item,
         return fail_at(selector, source_offset(selector, item, offset),
                        (const char *)wrong, "a Perl-compatible regular expression", diag);
     }
-    return prepare_match(selector, item, diag);
+    return set_limits(selector, item, diag);
 }
 
 /* The kind of the sonde__observe_item at text, and the length of the prefix that says
@@ -401,7 +399,6 @@ void sonde_selector_destroy(sonde_selector *selector)
         return;
     }
     for (size_t i = 0; i < selector->count; i++) {
-        pcre2_match_data_free(selector->items[i].match);
         pcre2_match_context_free(selector->items[i].limits);
         pcre2_code_free(selector->items[i].code);
         sonde__free(selector->items[i].text);
@@ -451,18 +448,24 @@ static sonde_err mark_regex(const sonde_selector *selector,
                             const sonde__observe_item *item, const marking *work,
                             sonde_diag *diag)
 {
-    for (uint32_t id = work->first_id; id < work->count; id++) {
+    pcre2_match_data *data = pcre2_match_data_create(1, selector->memory);
+    sonde_err err = data != NULL
+                        ? SONDE_OK
+                        : sonde__fail_nomem(diag, "matching a regular expression");
+
+    for (uint32_t id = work->first_id; err == SONDE_OK && id < work->count; id++) {
         const char *name = sonde_catalogue_info(work->catalogue, id)->name;
         const int code = pcre2_match(item->code, (PCRE2_SPTR)name, strlen(name), 0, 0,
-                                     item->match, item->limits);
+                                     data, item->limits);
 
         if (code >= 0) {
             work->marks[id] = 1;
         } else if (code != PCRE2_ERROR_NOMATCH) {
-            return fail_match(selector, name, code, diag);
+            err = fail_match(selector, name, code, diag);
         }
     }
-    return SONDE_OK;
+    pcre2_match_data_free(data);
+    return err;
 }
 
 /* text without a "model." that no module has; into *kept, which the caller frees. */
