@@ -335,7 +335,6 @@ static bool shows_mistake(const sonde__rule_found *found, const sonde_finding *m
     const bool grows = (kind.flags & GROWS) != 0;
     const bool grown = (kind.flags & (GROWS | OUTGROWN)) != 0;
     const unsigned by = standing_of(mistake->rule).flags;
-
     const bool same = strcmp(finding->rule, mistake->rule) == 0;
 
     if (finding->because_of != 0 || finding->step < mistake->step ||
@@ -354,12 +353,11 @@ static bool shows_mistake(const sonde__rule_found *found, const sonde_finding *m
 /* The first mistake that a finding shows is its cause. */
 static void set_mistakes(sonde_rules *rules)
 {
-    for (size_t i = 0; i < rules->found_count; i++) {
-        for (size_t k = 0; k < rules->found_count && !is_told(rules, i); k++) {
-            const sonde__rule_found *mistake = rules->found[k];
+    for (size_t k = 0; k < rules->found_count; k++) {
+        const sonde__rule_found *mistake = rules->found[k];
 
-            if (is_mistake(mistake) &&
-                shows_mistake(rules->found[i], &mistake->finding)) {
+        for (size_t i = 0; i < rules->found_count && is_mistake(mistake); i++) {
+            if (!is_told(rules, i) && shows_mistake(rules->found[i], &mistake->finding)) {
                 rules->found[i]->finding.because_of = mistake->finding.id;
             }
         }
