@@ -57,7 +57,12 @@ def measure(a):
     for name in [a.set] if a.set else ["bugs", "kept"]:
         a.set, a.seeds = name, seeds or figures.SEEDS[name]
         status |= recording.record(a, chosen(a))
-        figures.write(a.results, name, judging.judge(a, chosen(a)))
+        found = judging.judge(a, chosen(a))
+        if chosen(a) and found["healthy"] == 0:
+            print(f"{name}: no healthy run was judged; {a.results} is not changed")
+            status = 1
+        else:
+            figures.write(a.results, name, found)
     return status
 
 
@@ -82,6 +87,8 @@ def main(arguments=None):
     parser.add_argument("--json")
     parser.add_argument("--verbose", action="store_true")
     a = parser.parse_args(arguments)
+    if a.command == "measure" and (a.only, a.run) != ("*", "*"):
+        parser.error("measure judges whole sets (without --only and --run)")
     if a.command == "fetch":
         return recording.fetch(a, chosen(a))
     if a.command == "list":

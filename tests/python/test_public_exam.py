@@ -64,9 +64,9 @@ faults = [
 """
 
 
-def run(*arguments):
+def run(*arguments, cache="cache"):
     done = subprocess.run([sys.executable, os.path.join(EXAM, "run.py"), *arguments, "--build", BUILD,
-                           "--cache", os.path.join(FOLDER, "cache"), "--programs", os.path.join(FOLDER, "table")],
+                           "--cache", os.path.join(FOLDER, cache), "--programs", os.path.join(FOLDER, "table")],
                           capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
 
@@ -186,6 +186,14 @@ def figures_go_into_the_pages():
     check(f"both sets are measured: {said}", status == 0 and "alarmed: 0 of 2" in said)
     status, said = run("measure", "--seeds", "2", "--results", results, "--verbose", "--minutes", "0.0001")
     check(f"nothing is recorded twice: {said}", status == 0 and "ended by" not in said)
+    with open(results, encoding="utf-8") as file:
+        before = file.read()
+    status, said = run("measure", "--set", "kept", "--results", results, "--minutes", "0.0001", cache="empty")
+    check(f"nothing judged is an error: {said}", status == 1 and "no healthy run was judged" in said)
+    status, said = run("measure", "--only", "nosuch", "--results", results)
+    check(f"a part of a set is refused: {said}", status == 2 and "whole sets" in said)
+    with open(results, encoding="utf-8") as file:
+        check("the figures are kept", file.read() == before)
     status, said = run("pages", "--results", results, "--root", root)
     check(f"other figures are refused: {said}", status == 1 and said.count("pages --fix") == 3)
     check("the pages are written", run("pages", "--results", results, "--root", root, "--fix")[0] == 0)
