@@ -129,6 +129,7 @@ class Watch:
         self._folder = Folder("")
         self._rank, self._world = rank, world
         self._word = "not judged"
+        self._replicas = "the replicas were not compared: no model is watched"
         self._worker = f"worker {rank}: " if world > 1 else ""  # in what is printed
         self.every = _intervals(every)
         self.on_finding = on_finding
@@ -320,6 +321,7 @@ class Watch:
             self._end_evaluation()
         finally:
             self._hooks.remove()
+            self._replicas = self._hooks.programs.replicas.account
             self._hooks = None
 
     def close(self, reason: str = "finished", text: str | None = None) -> None:
@@ -408,8 +410,8 @@ class Watch:
             return
         sound = self._word == "nothing found"
         if self._world > 1 and not any(f.rule == "ReplicaDivergence" for f in self._kept):
-            text += "; the replicas were not compared with each other"
-            text += f": sonde rules {self.path} does" if self.path else ""
+            text += f"; {self._replicas}"
+            text += f" (sonde rules {self.path} compares all)" if self.path else ""
         elif not sound and self._word != "not judged" and self.path:
             text += f"; sonde rules {self.path}"
         if self._rank == 0 or not sound:  # of several workers, one says that nothing was found
