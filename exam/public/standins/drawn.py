@@ -1,4 +1,7 @@
-"""Data drawn instead of downloaded: graphs, ratings, points, masks, triplets of pictures, rows of pictures."""
+"""Data drawn instead of downloaded: graphs, ratings, points, masks, triplets of pictures, rows of pictures, characters,
+and files of interactions, of triples and of sentences."""
+
+import os
 
 import numpy as np
 import torch
@@ -90,3 +93,61 @@ class Mnist:
     def next_batch(self, count):
         rows = self.random.randint(0, len(self.images), count)
         return self.images[rows], self.labels[rows]
+
+
+class Characters(pictures.Drawn):
+    """Pictures of forty classes with few examples of each, and their labels `y`."""
+
+    classes, seed = [str(n) for n in range(40)], 8
+    y = property(lambda self: self.targets.tolist())
+
+    def __init__(self, mode="train", root=None):
+        super().__init__(root, mode == "train", lambda picture: torch.from_numpy(np.array(picture)) / 255.0)
+
+    def __getitem__(self, index):
+        picture, label = super().__getitem__(index)
+        return picture.reshape(1, self.side, self.side), label
+
+
+def written(path, lines):
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("\n".join(lines) + "\n")
+
+
+def interactions(path, users=300, items=120, each=20):
+    """A file of users and what they chose, in order: most choices follow from the one before."""
+    random = np.random.RandomState(9)
+    after, lines = random.permutation(items), []
+    for user in range(users):
+        item = random.randint(items)
+        for _ in range(each):
+            lines.append(f"{user + 1} {item + 1}")
+            item = after[item] if random.rand() < 0.8 else random.randint(items)
+    written(path, lines)
+
+
+def triples(folder, entities=200, relations=6, count=3000):
+    """Files of triples, in which each relation leads from one group of entities to another, and of their names."""
+    random = np.random.RandomState(10)
+    leads, found = [random.permutation(20) for _ in range(relations)], set()
+    while len(found) < count:
+        head, relation = random.randint(entities), random.randint(relations)
+        found.add((head, relation, leads[relation][head % 20] + 20 * random.randint(entities // 20)))
+    lines = [f"e{head}\tr{relation}\te{tail}" for head, relation, tail in sorted(found)]
+    random.shuffle(lines)
+    for name, part in (("train", lines[200:]), ("valid", lines[:100]), ("test", lines[100:200])):
+        written(os.path.join(folder, name + ".txt"), part)
+    for name, letter, number in (("entities", "e", entities), ("relations", "r", relations)):
+        written(os.path.join(folder, name + ".dict"), [f"{n}\t{letter}{n}" for n in range(number)])
+
+
+def sentences(path, count=800, words=200):
+    """A file of sentences: each is about one of ten subjects, and has mostly words of that subject."""
+    random = np.random.RandomState(11)
+    lines = []
+    for _ in range(count):
+        subject = random.randint(10)
+        own = random.randint(words // 10, size=12) * 10 + subject
+        lines.append(" ".join(f"w{w}" for w in np.where(random.rand(12) < 0.8, own, random.randint(words, size=12))))
+    written(path, lines)
