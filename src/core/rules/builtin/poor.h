@@ -13,4 +13,12 @@
  * tells which of them are layers'. */
 bool sonde__builtin_poor_layers(sonde_rule_run *run, int weights);
 
+/* Whether the values of a tensor are those of a layer, as far as the program tells: no mask, no
+ * logarithm and no constant has a part in them. program NULL: none is known. */
+bool sonde__builtin_poor_is_of_layer(const sonde_program *program, const char *tensor);
+/* Fills in the operation that scales a tensor by a number after its layer, to end a message; ""
+ * if there is none. size: of text. */
+void sonde__builtin_poor_scale(const sonde_program *program, const char *tensor,
+                               char *text, size_t size);
+
 #endif

@@ -13,6 +13,7 @@
 
 #include "base/number.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { ELEMENTS = 16, DEPTH = 5 };
@@ -27,6 +28,8 @@ enum { ELEMENTS = 16, DEPTH = 5 };
     "batch_norm layer_norm group_norm instance_norm rms_norm local_response_norm "       \
     "normalize sin cos"
 #define PASSING SONDE__WALK_VIEWS " " SONDE__WALK_PLAIN " add"
+/* These set elements whatever the layer before gives, or make large numbers of small ones. */
+#define MASKING "masked_fill masked_scatter where index_put scatter log"
 
 static bool reads(const sonde_program_node *node, int value)
 {
@@ -75,6 +78,72 @@ static bool is_normed(const sonde_program *program, int value, int depth)
     }
     return false;
 }
+
+/* --- from a tensor back to its layer -------------------------------------------------- */
+
+/* Whether an operation adds what is not trained, as masks are added. */
+static bool adds_constant(const sonde_program *program, const sonde_program_node *node)
+{
+    const int a = sonde__builtin_walk_operand(node, 0),
+              b = sonde__builtin_walk_operand(node, 1);
+
+    return sonde__builtin_walk_is(node->op, "add sub") && a >= 0 && b >= 0 &&
+           program->values[a].requires_grad != program->values[b].requires_grad;
+}
+
+/* The value that a tensor, "loss_1/predictions" too, has in the program; -1: none. */
+static int value_of(const sonde_program *program, const char *tensor)
+{
+    const char *part = strchr(tensor, '/');
+    const int value = program != NULL ? sonde_program_find(program, tensor) : -1;
+    const unsigned long i =
+        strncmp(tensor, "loss_", 5) == 0 ? strtoul(tensor + 5, NULL, 10) : 0;
+
+    return value < 0 && program != NULL && part != NULL && i < program->loss_count &&
+                   strncmp(tensor, "loss", 4) == 0 && strcmp(part, "/predictions") == 0
+               ? program->losses[i].predictions
+               : value;
+}
+
+bool sonde__builtin_poor_is_of_layer(const sonde_program *program, const char *tensor)
+{
+    int value = value_of(program, tensor);
+
+    for (int depth = 0; value >= 0 && depth < 2 * DEPTH; depth++) {
+        const sonde_program_node *made = sonde__builtin_walk_maker(program, value);
+
+        if (made == NULL || sonde__builtin_walk_is(made->op, LAYERS " " PRODUCTS)) {
+            return true;
+        }
+        if (sonde__builtin_walk_is(made->op, MASKING) || adds_constant(program, made)) {
+            return false;
+        }
+        value = sonde__builtin_walk_first(made);
+    }
+    return true;
+}
+
+void sonde__builtin_poor_scale(const sonde_program *program, const char *tensor,
+                               char *text, size_t size)
+{
+    int value = value_of(program, tensor);
+    const sonde_program_node *made =
+        value >= 0 ? sonde__builtin_walk_up(program, &value,
+                                            SONDE__WALK_VIEWS " " SONDE__WALK_PLAIN)
+                   : NULL;
+    const double by =
+        made != NULL ? sonde_attribute_number(made->attributes, "scalar", 0.0) : 0.0;
+    sonde__builtin_text line;
+
+    text[0] = '\0';
+    if (made != NULL && by > 0.0 && sonde__builtin_walk_is(made->op, "div mul")) {
+        (void)sonde__snprintf(text, size, "; it is %s by %g%s",
+                              strcmp(made->op, "div") == 0 ? "divided" : "multiplied", by,
+                              sonde__builtin_walk_line(program, made->place, &line));
+    }
+}
+
+/* --- layers -------------------------------------------------------------------------- */
 
 /* Vital signs of a value at this step, if it is observed. */
 static const sonde_vitals *vitals_of(sonde_rule_run *run, const sonde_program *program,

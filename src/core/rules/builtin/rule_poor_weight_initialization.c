@@ -30,7 +30,8 @@
  *              changes at all, it also has to be within 0.02 % of its first values at step
  *              LATE: the rate may rise from 0. If not, it waits for training, and is
  *              withdrawn if the loss moves by more than that.
- * The first layer is compared with the largest of the network's inputs.
+ * The first layer is compared with the largest of the network's inputs. What the program
+ * masks, or adds constants to, is not judged: its variance is not a layer's.
  * A step counts for the layers if it has inputs of activations, and for the loss if it
  * has a loss.
  *
@@ -118,6 +119,8 @@ static const sonde_rule_need poor_needs[] = {
 static bool compare_layers(sonde_rule_run *run)
 {
     const poor *state = sonde_rule_state(run);
+    const sonde_program *program =
+        sonde_rule_program(run, (sonde_mode)sonde_rule_at(run)->mode);
     double before = 0.0;
     bool any = false;
 
@@ -127,7 +130,9 @@ static bool compare_layers(sonde_rule_run *run)
     SONDE__EACH_OF (run, t, INPUTS) {
         tensor_memory *memory = t->memory;
 
-        if (!sonde__builtin_has_finite(t->vitals)) {
+        if (!sonde__builtin_has_finite(t->vitals) ||
+            !sonde__builtin_poor_is_of_layer(program,
+                                             sonde_rule_info(run, t->id)->name)) {
             continue;
         }
         const double variance = sonde__builtin_variance(t->vitals);
@@ -151,6 +156,8 @@ static bool compare_layers(sonde_rule_run *run)
 static void judge_layers(sonde_rule_run *run, bool grown)
 {
     const poor *state = sonde_rule_state(run);
+    const sonde_program *program =
+        sonde_rule_program(run, (sonde_mode)sonde_rule_at(run)->mode);
     const double most =
         grown ? state->threshold : 1.0 / (state->threshold * state->threshold);
     const bool tells =
@@ -165,10 +172,14 @@ static void judge_layers(sonde_rule_run *run, bool grown)
 
         if (memory->looked > 0 &&
             (grown ? memory->grew : memory->shrank) == memory->looked) {
+            char scale[160];
+
+            sonde__builtin_poor_scale(program, sonde_rule_info(run, t->id)->name, scale,
+                                      sizeof scale);
             sonde__rule_report(run, t, terms, "variance_ratio", memory->worst, most, NULL,
                                "Its variance is %.3g times that of the previous layer at "
-                               "each of the first %lld steps.",
-                               memory->worst, (long long)memory->looked);
+                               "each of the first %lld steps%s.",
+                               memory->worst, (long long)memory->looked, scale);
         }
     }
 }

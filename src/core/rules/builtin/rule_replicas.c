@@ -58,8 +58,8 @@ static void report_replicas(sonde_rule_run *run, const sonde_rule_tensor *t, int
  *
  * Some programs use each batch several times on purpose (several updates for a rollout of
  * a policy, data that are loaded slowly): a note, as long as a batch is not repeated more
- * often than the first one of the run was. Evidence: hashes of inputs at both steps, else
- * their vital signs. These are the same for all batches of one-hot rows and, except for
+ * often than the first one of the run was; nothing, if losses need not fall, as those of a
+ * policy. Evidence: hashes of inputs at both steps, else their vital signs. These are the same for all batches of one-hot rows and, except for
  * rounding, for all data in another order. If an input has a hash at some steps, its vital
  * signs count only once an extreme value, the number of zeros or a sum has differed.
  */
@@ -254,6 +254,15 @@ static bool is_shared(const sonde_rule_run *run, int64_t repeats)
     return program != NULL && repeats < (int64_t)program->optimizer_count;
 }
 
+/* The whole batch is repeated. meant: no more often than the first one of the run was. A policy
+ * makes several updates for a rollout. */
+static void report_all(sonde_rule_run *run, const sonde_rule_tensor *t, bool meant)
+{
+    if (!meant || !sonde__rule_loss_may_rise(run)) {
+        report(run, t, meant ? ", as often as the first batch of the run was" : NULL);
+    }
+}
+
 /* Judges the repeats of an input. all: the other inputs are repeated, too. */
 static void judge(sonde_rule_run *run, const sonde_rule_tensor *t, bool all)
 {
@@ -265,10 +274,7 @@ static void judge(sonde_rule_run *run, const sonde_rule_tensor *t, bool all)
     if (memory->same && memory->changed && !memory->empty && is_unlikely(run, t) &&
         !is_shared(run, memory->repeats)) {
         if (all) {
-            report(run, t,
-                   memory->repeats <= memory->first
-                       ? ", as often as the first batch of the run was"
-                       : NULL);
+            report_all(run, t, memory->repeats <= memory->first);
         } else if (real && memory->repeats >= STREAK && memory->equal == 0 &&
                    memory->batches >= DISTINCT) {
             report(run, t, ", though another input differs");
@@ -376,7 +382,7 @@ const sonde_rule sonde__builtin_duplicate_batch = {
     .condition =
         "An input that has changed before equals that of the previous training step or of another replica, and chance does not explain it. "
         "Chance explains an input whose elements are all 0, or that was often the same at earlier steps. It also explains an input if another input differs, unless only this one is repeated often: then the finding is a note. "
-        "The finding is also a note if a batch is repeated no more often than the first batch of the run. "
+        "The finding is also a note if a batch is repeated no more often than the first batch of the run, and nothing if losses need not fall as well (several updates for a rollout). "
         "By the program: a loader begins again at each step and gives the same batch, or each of its workers gives the same batches.",
     .advice = "Check the loader: shuffling, the seeds of its workers, and sharding.",
     SONDE_RULE_NEEDS(duplicate_needs),
