@@ -165,6 +165,15 @@ class Programs:
             self.last_text = with_facts(self.last_text, self.replicas.facts)
             self.hooks.core.program(self.last_text)
 
+    def break_off(self) -> None:
+        """The program ends by an exception: what is recorded of the step is kept."""
+        on, self.on = self.on, None
+        if on is not None and on.nodes:
+            self._take_off(on)
+            on.break_off("the program ended within the step")
+            on.finish()
+            self.hooks.core.program(self._text(on))
+
     def drop(self) -> None:
         """Ends a recording without a program."""
         self.replicas.finish()
@@ -271,6 +280,9 @@ class Programs:
 
     def _text(self, on: Capture) -> str:
         on.known.more_optimizers(self.hooks.placed_optimizers())
+        for row in on.events:
+            if row.get("optimizer", -1) >= len(on.known.optimizers):
+                row["optimizer"] = -1  # it was left out meanwhile
         backward = sum(row["event"] == "backward" for row in on.events)
         steps = len({row.get("optimizer") for row in on.events if row["event"] == "step"})
         facts = on.facts | self.facts[self.mode].of_repeats()

@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode, _len_torch_function_stack, _pop_m
 
 from .. import _sonde
 from . import losses, ops
-from .facts import Facts, shift_of
+from .facts import Facts, have_equal_values, shift_of
 from .places import Finder, Place
 from .text import Files
 
@@ -27,7 +27,7 @@ _NODES = 20000  # operations that are recorded of a step
 _MANY = 2000  # operations from which a module's calls beyond the first ones are one each
 _CALLS = 16  # these first ones
 _EARLY = 256  # operations that are recorded before the first forward pass
-_TOKENS = 4  # integer inputs that are compared with labels
+_TOKENS = 4  # integer inputs that are compared with labels, and floating ones with targets
 _GRAPH = 200000  # functions of the autograd graph that are searched
 _FIELDS = frozenset((
            "p", "eps", "momentum", "affine", "track_running_stats", "in_features", "out_features",
@@ -132,6 +132,7 @@ class Capture(Seer):
         self.losses: list[dict[str, Any]] = []
         self.facts: dict[str, Any] = {}
         self.tokens: list[tuple[str, Any]] = []  # names of integer inputs, weak references
+        self.reals: list[tuple[str, Any]] = []  # the same of floating inputs
         self.gap = ""
         self.makers: dict[int, int] = {}  # nodes, by the value that they make
         self.ids: dict[int, int] = {}  # values by the id() of their tensor, while it lives
@@ -300,6 +301,14 @@ class Capture(Seer):
         self.pause(-self.off)
         self.known.renew(optimizers)
 
+    def break_off(self, why: str) -> None:
+        """The step does not end: what it would have used and reached is not known."""
+        self.miss(why)
+        if not any(row["event"] == "backward" for row in self.events):
+            for row in self.known.parameters:
+                row["used"] = True
+                row["reached"] = row["requires_grad"]
+
     def finish(self) -> None:
         """Leaves out what neither the losses nor the model use and what nothing of the model
         is in: a loader's work, say. Of what was computed before the step, that is all that the
@@ -375,12 +384,16 @@ class Capture(Seer):
             return
         if targets.is_floating_point():
             self.facts |= self.facts_of.of_targets(targets)
+            equal = next((name for name, reference in self.reals
+                          if have_equal_values(reference(), targets)), None)
+            if equal is not None:
+                self.facts["targets_equal_input"] = equal
             return
         self.facts |= self.facts_of.of_labels(targets)
         for name, reference in self.tokens:
             tokens = reference()
             shift = shift_of(tokens, targets) if tokens is not None else None
-            if shift is not None and self.facts.get("labels_shift", 0) == 0:
+            if shift is not None and (shift or "labels_shift" not in self.facts):
                 self.facts |= {"labels_shift": shift, "labels_equal_input": shift == 0,
                                "labels_input": name}
             if shift:
@@ -532,6 +545,8 @@ class Capture(Seer):
             counts[kind] += 1
             if "input_dtype" not in self.facts and tensor.numel():
                 self.facts |= self.facts_of.of_input(tensor)
+            if kind == "input" and len(self.reals) < _TOKENS:
+                self.reals.append((row.get("tensor", ""), weakref.ref(tensor)))
             if kind == "input_ids" and tensor.dim() == 2 and len(self.tokens) < _TOKENS and \
                     tensor.dtype != torch.bool and not tensor.is_complex():
                 self.tokens.append((row.get("tensor", ""), weakref.ref(tensor)))
