@@ -7,6 +7,7 @@ by the identity of a tensor while a weak reference says that it lives."""
 
 from __future__ import annotations
 
+import collections
 import threading
 import weakref
 from collections.abc import Mapping
@@ -316,6 +317,7 @@ class Capture(Seer):
         """Leaves out what neither the losses nor the model use and what nothing of the model
         is in: a loader's work, say. Of what was computed before the step, that is all that the
         step does not use."""
+        self.known.mark_built()
         used = {i for row in self.losses for i in (row["predictions"], row["targets"])}
         used |= {row["value"] for row in self.events if "value" in row}
         used |= {i for i, row in enumerate(self.values) if row.get("tensor")}
@@ -635,6 +637,7 @@ class Known:
         self.module_ids: dict[int, tuple[int, weakref.ref[torch.nn.Module]]] = {}
         self.module_refs: list[weakref.ref[torch.nn.Module]] = []  # as modules
         self.declared = 0  # modules of the model that are no unknown ones
+        self.called_within: set[int] = set()  # unknown ones that modules of the model called
         self.parameters: list[dict[str, Any]] = []
         self.parameter_ids: dict[int, int] = {}
         self.buffers: dict[int, str] = {}
@@ -645,6 +648,15 @@ class Known:
             for name, module in root.named_modules():
                 self._module(".".join(part for part in (prefix, name) if part), module, True)
         self.declared = len(self.modules)
+        for ref in self.module_refs[:]:
+            self._count_repeats(ref())
+
+    def _count_repeats(self, module: torch.nn.Module | None) -> None:
+        """Of the parts of a container, how often one stands there."""
+        counts = collections.Counter(map(id, module._modules.values())) if module else {}
+        for key, count in counts.items():
+            if count > 1 and key in self.module_ids:
+                self.modules[self.module_ids[key][0]]["attributes"]["repeated"] = count
 
     def renew(self, optimizers: list[Any]) -> None:
         """Their attributes may have changed, and the modes of modules."""
@@ -713,7 +725,17 @@ class Known:
         if found is not None and found[1]() is module:
             return found[0]
         self.module_ids.pop(id(module), None)
-        return self._module(self._name_of(module, caller), module, False)
+        index = self._module(self._name_of(module, caller), module, False)
+        if caller >= 0 and (self.modules[caller]["registered"] or caller in self.called_within):
+            self.called_within.add(index)
+            self.modules[index]["attributes"]["within"] = True
+        return index
+
+    def mark_built(self) -> None:
+        """The modules that forward built: the model called them, and they are gone."""
+        for index in self.called_within:
+            if self.module_refs[index]() is None:
+                self.modules[index]["attributes"]["built"] = True
 
     def _name_of(self, module: torch.nn.Module, caller: int) -> str:
         """The path of a module that its caller has in a list, say, or within a part; else its
