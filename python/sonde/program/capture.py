@@ -20,7 +20,6 @@ from torch.overrides import TorchFunctionMode, _len_torch_function_stack, _pop_m
 
 from .. import _sonde
 from . import losses, ops
-from .facts import Facts, have_equal_values, shift_of
 from .facts import Facts, column_of, constant_of, hash_of, rows_of, shift_of
 from .places import Finder, Place
 from .text import Files
@@ -134,7 +133,6 @@ class Capture(Seer):
         self.losses: list[dict[str, Any]] = []
         self.facts: dict[str, Any] = {}
         self.tokens: list[tuple[str, Any]] = []  # names of integer inputs, weak references
-        self.reals: list[tuple[str, Any]] = []  # the same of floating inputs
         self.hashes: dict[int, str] = {}  # names of floating inputs, by what equal ones share
         self.rows: Any = None  # of the first input
         self.gap = ""
@@ -395,10 +393,6 @@ class Capture(Seer):
             self.facts["targets_column"] = column
         if targets.is_floating_point():
             self.facts |= self.facts_of.of_targets(targets)
-            equal = next((name for name, reference in self.reals
-                          if have_equal_values(reference(), targets)), None)
-            if equal is not None:
-                self.facts["targets_equal_input"] = equal
             name = self.hashes.get(hash_of(targets) or -1)
             if name:
                 self.facts["targets_input"] = name
@@ -407,7 +401,6 @@ class Capture(Seer):
         for name, reference in self.tokens:
             tokens = reference()
             shift = shift_of(tokens, targets) if tokens is not None else None
-            if shift is not None and (shift or "labels_shift" not in self.facts):
             if shift or (shift == 0 and "labels_shift" not in self.facts):
                 self.facts |= {"labels_shift": shift, "labels_equal_input": shift == 0,
                                "labels_input": name}
@@ -560,8 +553,6 @@ class Capture(Seer):
             counts[kind] += 1
             if "input_dtype" not in self.facts and tensor.numel():
                 self.facts |= self.facts_of.of_input(tensor)
-            if kind == "input" and len(self.reals) < _TOKENS:
-                self.reals.append((row.get("tensor", ""), weakref.ref(tensor)))
                 self.rows = rows_of(tensor) if kind == "input" else None
             if kind == "input" and len(self.hashes) < _TOKENS:
                 self.hashes.setdefault(hash_of(tensor) or 0, row.get("tensor", ""))

@@ -85,14 +85,6 @@ def shift_of(inputs: Any, targets: Any) -> int | None:
     return None
 
 
-def have_equal_values(tensor: Any, targets: Any) -> bool:
-    """Whether an input has the values of floating targets, in that order and not all the same."""
-    if tensor is None or tensor.numel() != targets.numel() or tensor.dtype != targets.dtype or \
-            tensor.numel() < _PLACES:
-        return False
-    a, b = _hash(tensor.detach().reshape(-1)), _hash(targets.detach().reshape(-1))
-    ends = _range(targets)
-    return a is not None and a == b and ends is not None and ends["min"] < ends["max"]
 _ROWS, _COLUMNS = 24, 512  # of inputs whose columns are compared with targets
 _OTHERS = 6  # targets that differ from the most frequent one, at least
 
