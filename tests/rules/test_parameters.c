@@ -116,19 +116,19 @@ static void unused(stream *s, int kind, int step)
     stream_put_all(s, 7, 2.0F + (kind & LOSING ? 0.2F : -0.02F) * (float)step);
 }
 
-/* Copies that follow a model as a moving average are as many as its parameters. EQUAL: all
- * elements are, and the model's only decay. */
-enum { FOLLOWS, DECAYS, EQUAL };
+/* Copies that follow a model as a moving average are as many as its parameters. BOTH: the
+ * model's only decay. */
+enum { FOLLOWS, DECAYS, BOTH };
 
 static void average(stream *s, int kind, int step)
 {
     float *w = s->values[0], *c = s->values[1];
 
     for (int i = 0; i < N && step == 0; i++) {
-        w[i] = c[i] = kind == EQUAL ? 1.0F : stream_normal(s);
+        w[i] = c[i] = stream_normal(s);
     }
     for (int i = 0; i < N; i++) {
-        w[i] = kind == EQUAL ? 0.99F * w[i] : w[i] + 0.01F * stream_normal(s);
+        w[i] = kind == BOTH ? 0.99F * w[i] : w[i] + 0.01F * stream_normal(s);
         c[i] = kind == DECAYS ? 0.999F * c[i] : 0.9F * c[i] + 0.1F * w[i];
     }
     stream_put(s, 0, w);
@@ -252,7 +252,7 @@ static const stream_case cases[] = {
     {"a trained layer changes", "UnfrozenParameter", NET, net, TRAINED, STEPS},
     {"a copy follows as an average", "UnfrozenParameter", AVERAGE, average, FOLLOWS,
      STEPS},
-    {"a copy of equal values follows", "UnfrozenParameter", AVERAGE, average, EQUAL,
+    {"a copy of what decays follows", "UnfrozenParameter", AVERAGE, average, BOTH,
      STEPS, SILENT},
     {"a copy decays", "UnfrozenParameter", AVERAGE, average, DECAYS, STEPS, FOUND,
      "ema.fc.weight", 2},

@@ -335,12 +335,21 @@ static void judge_dropout(sonde_rule_run *run, const sonde_rule_tensor *t, bool 
     }
 }
 
+/* Whether the model as a whole is in training mode, by the program of the step. */
+static bool model_trains(const sonde_rule_run *run)
+{
+    const sonde_program *program = sonde_rule_program(run, SONDE_MODE_TRAIN);
+
+    return program != NULL && program->module_count > 0 && program->modules[0].training;
+}
+
 static void mode_judge_buffer(sonde_rule_run *run, const sonde_rule_tensor *t)
 {
     const modes *state = sonde_rule_state(run);
     mode_memory *memory = t->memory;
     const sonde_vitals *v = t->vitals;
-    const bool statistic = is_statistic(sonde_rule_info(run, t->id));
+    const bool statistic =
+        is_statistic(sonde_rule_info(run, t->id)) && !model_trains(run);
     const bool same = memory->has_before && sonde__builtin_bad(v) == 0 &&
                       sonde__builtin_same_vitals(v, &memory->before);
 
@@ -388,7 +397,7 @@ const sonde_rule sonde__builtin_train_eval_mode = {
     .summary = "dropout or batch norm is in the wrong mode",
     .condition =
         "One of these holds at `patience` observed steps in a row: (1) a dropout layer changes its input in evaluation; (2) a dropout layer no longer changes its input in training after an evaluation; "
-        "(3) a buffer that changed at every training step before the first evaluation no longer changes. (3) is a note unless the buffer's name shows that it holds statistics. "
+        "(3) a buffer that changed at every training step before the first evaluation no longer changes. (3) is a note unless the buffer's name shows that it holds statistics, and if the model as a whole is in training mode, by the program of the step: some layers may be kept in evaluation mode on purpose. "
         "Where the program of a step is known, at once: an optimizer steps on gradients of a forward pass in evaluation mode, or a loss or predicted classes are taken of a forward pass without gradients in training mode; and the model has dropout or batch norm.",
     .advice = "Call the model's train() before training and eval() before evaluation.",
     .modes = 1U << SONDE_MODE_TRAIN | 1U << SONDE_MODE_EVAL,
