@@ -59,7 +59,44 @@
 #define ENDS                                                                             \
     "," NODE("pow", "", "[3]", "[7]", -1, 15) "," NODE("add", "", "[6, 7]", "[9]", -1, 16)
 
+/* Four calls of a cell, with these states. */
+#define CELLS(a, b, c)                                                                                                                                                   \
+    "'mode': 'train', 'values': [" VALUE("") "," WEIGHT(0) "," VALUE("") "," VALUE("") "," VALUE("") "," VALUE(", 'tensor': 'h'") "," VALUE("") "," VALUE("") "," VALUE( \
+        "") "," VALUE("") "],"                                                                                                                                           \
+                          "'nodes': [" NODE("gru_cell", "", "[1, 0, 1]", "[5]", 1, 10) "," NODE(                                                                         \
+                              "gru_cell", "", "[2, " #a ", 1]", "[6]", 1,                                                                                                \
+                              10) "," NODE("gru_cell", "", "[3, " #b ", 1]", "[7]", 1,                                                                                   \
+                                           10) "," NODE("gru_cell", "",                                                                                                  \
+                                                        "[4, " #c ", 1]", "[8]", 1,                                                                                      \
+                                                        10) "," NODE("stack", "",                                                                                        \
+                                                                     "[5, 6, 7, 8]",                                                                                     \
+                                                                     "[9]", 0,                                                                                           \
+                                                                     11) "],"                                                                                            \
+                                                                         "'modules': [{'kind': 'Net'" KNOWN                                                              \
+                                                                         "}," MODULE(                                                                                    \
+                                                                             "cell",                                                                                     \
+                                                                             "GRUCell",                                                                                  \
+                                                                             KNOWN) "],"                                                                                 \
+                                                                                    "'parameters': [" PARAMETER(                                                         \
+                                                                                        "cell.weight",                                                                   \
+                                                                                        1,                                                                               \
+                                                                                        0) "],"                                                                          \
+                                                                                           "'optimizers': [{'kind': 'SGD'}],"                                            \
+                                                                                           "'events': [{'event': 'backward', 'value': 9, 'place': [0, 20]}]"
+
 static const program_case cases[] = {
+    {"a cell that is given its states",
+     "ModelStructure",
+     {CELLS(5, 6, 7)},
+     .outcome = CLEAN},
+    {"a cell that is given one state",
+     "ModelStructure",
+     {CELLS(0, 0, 0)},
+     .outcome = FAILED,
+     .about = "h",
+     .line = 10,
+     .message = "gru_cell at train.py:10 is called 4 times with one and the same state"},
+
     {"an activation that is used",
      "ModelStructure",
      {NET(LAYERS("ReLU", KNOWN), 0, FC1 "," RELU "," FC2(4) "," LOSS(5))},

@@ -403,6 +403,62 @@ static void judge_drawn(sonde_rule_run *run, const results *r, size_t number, bo
     }
 }
 
+/* --- kept ----------------------------------------------------------------------------- */
+
+/* How many calls of a cell, from operation i on, have its state; each with another input. */
+static size_t count_calls(const results *r, size_t i)
+{
+    const sonde_program *program = r->program;
+    const sonde_program_node *first = &program->nodes[i];
+    const int state = sonde__builtin_walk_operand(first, 1);
+    int before = -1;
+    size_t count = 0;
+
+    for (; i < program->node_count; i++) {
+        const sonde_program_node *node = &program->nodes[i];
+
+        if (node->module != first->module || strcmp(node->op, first->op) != 0) {
+            continue;
+        }
+        const int input = sonde__builtin_walk_operand(node, 0);
+        if (sonde__builtin_walk_operand(node, 1) != state || input == before ||
+            node->output_count == 0 || !r->used[node->outputs[0]]) {
+            return 0;
+        }
+        before = input;
+        count++;
+    }
+    return count;
+}
+
+static void judge_kept(sonde_rule_run *run, const results *r)
+{
+    enum { CALLS = 4 };
+    const sonde_program *program = r->program;
+    sonde__builtin_text line;
+
+    for (size_t i = 0; i < program->node_count; i++) {
+        const sonde_program_node *node = &program->nodes[i];
+        const bool cell =
+            sonde__builtin_walk_is(node->op,
+                                   "lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell") &&
+            sonde__builtin_walk_operand(node, 1) >= 0;
+        const size_t calls = cell ? count_calls(r, i) : 0;
+
+        if (calls >= CALLS &&
+            sonde_rule_found_at(run, program->values[node->outputs[0]].tensor,
+                                node->place, SONDE_SEVERITY_ERROR, "calls", (double)calls,
+                                1.0)) {
+            sonde_rule_say(
+                run, "Pass the state that a call returns to the next call.",
+                "%s%s is called %zu times with one and the same state: no call "
+                "knows of those before it.",
+                node->op, sonde__builtin_walk_line(program, node->place, &line), calls);
+            return;
+        }
+    }
+}
+
 /* --- all ------------------------------------------------------------------------------ */
 
 static size_t *last_reads(sonde_rule_run *run, const sonde_program *program)
@@ -436,6 +492,7 @@ void sonde__builtin_results_program(sonde_rule_run *run, const sonde_program *pr
         sonde__builtin_walk_above(program, used, false);
         judge_dropped(run, &r);
         judge_linear(run, &r);
+        judge_kept(run, &r);
         for (size_t i = 0; i < program->node_count; i++) {
             if (sonde__builtin_walk_is(program->nodes[i].op, NOISE)) {
                 judge_drawn(run, &r, i, marks);

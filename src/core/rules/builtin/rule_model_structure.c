@@ -2,7 +2,7 @@
  * rule_model_structure.c - ModelStructure: the network is not built as its parts say.
  *
  * Judged is the program of a training step. Fires when
- *     dropped, linear, drawn    what layers make is not used as it should be
+ *     dropped, linear, drawn, kept   what layers make is not used as it should be
  *                               (program_results.c)
  *     built      forward builds a layer each time it is called: its weights are drawn anew
  *                and never trained; or dropout, which eval() does not switch off
@@ -243,7 +243,7 @@ const sonde_rule sonde__builtin_model_structure = {
         "(2) a linear layer or convolution reads the result of another one with no activation between, and the module that has both has an activation that is never called, or all layers of a network, three or more, are like that; "
         "(3) random numbers of the shape or the distribution that an encoder gives go into a layer in place of its result, which no layer reads; "
         "(4) forward builds a layer with weights, or dropout in training mode, each time; (5) a container holds one layer with weights several times; "
-        "(6) dropout drops all values, or those of the predictions; (7) the momentum of batch norm is 0. (2), (5), dropped predictions and (7) are warnings. "
+        "(6) dropout drops all values, or those of the predictions; (7) the momentum of batch norm is 0; (8) a recurrent cell is called several times with one state. (2), (5), dropped predictions and (7) are warnings. "
         "Dropout of 0.9 or more and a momentum of 0.9 or more are notes.",
     .advice = "Compare what forward calls with what __init__ builds.",
     .modes = SONDE__TRAIN,

@@ -27,7 +27,8 @@ static bool is_statistic(const sonde_tensor_info *info)
  * step of another mode comes. Fires for
  *     outputs   whose sum, or sum of magnitudes, differs for the same inputs by more than
  *               APART times the latter: dropout is on. (The order of summation, which some
- *               processors change, makes far less difference.)
+ *               processors change, makes far less difference.) Not where the program shows
+ *               that layers of dropout are on by themselves in a model in evaluation mode.
  *     buffers   that change between two such steps, if their names show that they hold
  *               statistics: batch norm still learns. Other buffers (counters, caches) are
  *               a note.
@@ -136,10 +137,28 @@ static void eval_judge_buffer(sonde_rule_run *run, const sonde_rule_tensor *t)
     memory->has_before = true;
 }
 
+/* Whether the program switches layers of dropout on by themselves, in a model that is in
+ * evaluation mode: many samples of one prediction. */
+static bool is_sampled(const sonde_rule_run *run, sonde_mode mode)
+{
+    const sonde_program *program = sonde_rule_program(run, mode);
+    bool drops = false, evaluates = false;
+
+    for (size_t i = 0; program != NULL && i < program->module_count; i++) {
+        const sonde_program_module *module = &program->modules[i];
+
+        drops = drops || (module->registered && module->training &&
+                          sonde__strcasestr(module->kind, "dropout") != NULL);
+        evaluates = evaluates || (i == 0 && !module->training);
+    }
+    return drops && evaluates;
+}
+
 static void eval_step(sonde_rule_run *run)
 {
     nondeterminism *state = sonde_rule_state(run);
     const sonde_coordinate *at = sonde_rule_at(run);
+    const bool sampled = is_sampled(run, at->mode);
 
     if (state->mode != at->mode || state->others != at->global_step - at->mode_step) {
         forget(run);
@@ -147,7 +166,7 @@ static void eval_step(sonde_rule_run *run)
         state->others = at->global_step - at->mode_step;
     }
     SONDE__EACH (run, t) {
-        if (t->vitals != NULL && t->need == OUTPUTS && state->inputs != 0) {
+        if (t->vitals != NULL && t->need == OUTPUTS && state->inputs != 0 && !sampled) {
             judge_output(run, t);
         } else if (t->vitals != NULL && t->need == EVAL_BUFFERS) {
             eval_judge_buffer(run, t);

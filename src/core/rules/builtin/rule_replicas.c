@@ -5,6 +5,8 @@
 #include "rules/builtin/program_walk.h"
 #include "rules/context.h"
 
+#include "base/memory.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -52,7 +54,8 @@ static void report_replicas(sonde_rule_run *run, const sonde_rule_tensor *t, int
  *
  * Where the program has several optimizers, each may make a step with a batch.
  *
- * The program of a step tells more: a loader with several batches that begins anew at each
+ * The program of a step tells more: random numbers that are drawn for each batch and are the
+ * same each time; a loader with several batches that begins anew at each
  * step, and gives the same batch, of the first steps; and batches that come as often in a row
  * as the loader has workers, by the fact workers_repeat.
  *
@@ -353,12 +356,61 @@ static void judge_restarts(sonde_rule_run *run, const sonde_program *program,
     }
 }
 
+/* The operation that draws random numbers of which a value is made; NULL: there is none. marks:
+ * room. */
+static const sonde_program_node *find_draw(const sonde_program *program, int value,
+                                           bool *marks)
+{
+    marks[value] = true;
+    sonde__builtin_walk_above(program, marks, false);
+    for (size_t i = 0; i < program->node_count; i++) {
+        const sonde_program_node *node = &program->nodes[i];
+
+        if (node->output_count > 0 && marks[node->outputs[0]] && node->module < 0 &&
+            sonde__builtin_walk_is(node->op,
+                                   "randint rand randn randperm multinomial normal")) {
+            return node;
+        }
+    }
+    return NULL;
+}
+
+/* A batch that is drawn at random, and is the same each time. */
+static void judge_draws(sonde_rule_run *run, const sonde_program *program)
+{
+    const double repeats = sonde_attribute_number(program->facts, "input_repeats", 0.0);
+    const int floats = sonde_program_find(program, "input"),
+              value = floats >= 0 ? floats : sonde_program_find(program, "input_ids");
+    sonde__builtin_text line;
+
+    if (repeats < (double)STREAK - 1.0 || value < 0) {
+        return;
+    }
+    bool *marks = sonde__builtin_walk_marks(run, program);
+    const sonde_program_node *draw =
+        marks != NULL ? find_draw(program, value, marks) : NULL;
+    if (draw != NULL &&
+        sonde_rule_found_at(run, program->values[value].tensor, draw->place,
+                            SONDE_SEVERITY_ERROR, "repeats", repeats, 0.0)) {
+        sonde_rule_say(run, "Set the seed once, before the loop.",
+                       "%s%s draws random numbers for each batch, and they are the same "
+                       "each time: the batch has not changed for %.0f steps.",
+                       draw->op, sonde__builtin_walk_line(program, draw->place, &line),
+                       repeats);
+    }
+    sonde__free(marks);
+}
+
 static void duplicate_program(sonde_rule_run *run, const sonde_program *program)
 {
     const sonde_program_event *batch =
         sonde__builtin_walk_event(program, 0, SONDE_EVENT_BATCH);
 
-    if (!sonde__builtin_walk_trains(program) || batch == NULL) {
+    if (!sonde__builtin_walk_trains(program)) {
+        return;
+    }
+    judge_draws(run, program);
+    if (batch == NULL) {
         return;
     }
     judge_restarts(run, program, batch);
@@ -384,7 +436,7 @@ const sonde_rule sonde__builtin_duplicate_batch = {
         "An input that has changed before equals that of the previous training step or of another replica, and chance does not explain it. "
         "Chance explains an input whose elements are all 0, or that was often the same at earlier steps. It also explains an input if another input differs, unless only this one is repeated often: then the finding is a note. "
         "The finding is also a note if a batch is repeated no more often than the first batch of the run, and nothing if losses need not fall as well (several updates for a rollout). "
-        "By the program: a loader begins again at each step and gives the same batch, or each of its workers gives the same batches.",
+        "By the program: a loader begins again at each step and gives the same batch, each of its workers gives the same batches, or random numbers that are drawn for each batch are the same each time.",
     .advice = "Check the loader: shuffling, the seeds of its workers, and sharding.",
     SONDE_RULE_NEEDS(duplicate_needs),
     .modes = SONDE__TRAIN,
