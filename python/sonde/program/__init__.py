@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .capture import Capture, Known, pull, tensors_of
+from .capture import Capture, pull, tensors_of
+from .compiled import Compiled
 from .facts import Facts, left
+from .known import Known
 from .observed import Look, Observed
 from .places import Finder, root
 from .replicas import NEVER, Replicas
@@ -78,6 +80,8 @@ class Programs:
         self.scale = 1.0
         self.frames = 0  # that were compiled within calls of compiled roots
         self.frames_before = -1  # such a call is on: the number when it began
+        self.compiled = Compiled()
+        self.call: tuple[Any, ...] = ()  # what tells calls of compiled roots apart
         self.replicas = Replicas(self)
         self.last_text = ""  # of training, in a group of processes
 
@@ -111,11 +115,13 @@ class Programs:
             module = ref()
             if module is not None and known.names_activations(index):
                 self.observed.names[module] = known.modules[index]["name"]
-        if hooks.is_compiled() or self._sees_compiled():
+        parts = self._sees_compiled()
+        if parts:
             on.miss("the model is compiled" if hooks.is_compiled()
                     else "parts of the program are compiled")
+        if parts or hooks.is_compiled():
             on.facts["compiled"] = True
-        on.install(not self._sees_compiled(), not on.gap)
+        on.install(not parts, not parts and not hooks.is_compiled())
         return on
 
     def _sees_compiled(self) -> bool:
@@ -177,6 +183,7 @@ class Programs:
     def drop(self) -> None:
         """Ends a recording without a program."""
         self.replicas.finish()
+        self.compiled.end()
         self._end_look()
         self._take_off(self.on)
         self._take_off(self.early)
@@ -198,6 +205,9 @@ class Programs:
             self.frames_before = _compiled_frames()
             if self.on is not None:
                 self.on.begin_whole(module, inputs)
+                self.compiled.begin()
+                self.call = id(module), module.training, torch.is_grad_enabled(), *(
+                    tuple(one.shape) for one in tensors_of(inputs))
             self.pause(1)
 
     def returned(self, module: Any, result: Any) -> None:
@@ -205,9 +215,10 @@ class Programs:
         if self.frames_before >= 0 and _is_compiled(module):
             self.frames += _compiled_frames() - self.frames_before
             self.frames_before = -1
+            self.compiled.end()
             self.pause(-1)
             if self.on is not None:
-                self.on.end_whole(result)
+                self.on.end_compiled(result, self.compiled.graphs(self.call))
 
     def see(self, tensor: torch.Tensor, are_labels: bool) -> None:
         """The first input of a step of training, or the targets of its first loss."""
