@@ -7,7 +7,6 @@ by the identity of a tensor while a weak reference says that it lives."""
 
 from __future__ import annotations
 
-import collections
 import threading
 import weakref
 from collections.abc import Mapping
