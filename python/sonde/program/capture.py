@@ -7,6 +7,7 @@ by the identity of a tensor while a weak reference says that it lives."""
 
 from __future__ import annotations
 
+import collections
 import threading
 import weakref
 from collections.abc import Mapping
@@ -19,7 +20,7 @@ from torch.overrides import TorchFunctionMode, _len_torch_function_stack, _pop_m
 
 from .. import _sonde
 from . import losses, ops
-from .facts import Facts, shift_of
+from .facts import Facts, column_of, constant_of, hash_of, rows_of, shift_of
 from .places import Finder, Place
 from .text import Files
 
@@ -27,7 +28,7 @@ _NODES = 20000  # operations that are recorded of a step
 _MANY = 2000  # operations from which a module's calls beyond the first ones are one each
 _CALLS = 16  # these first ones
 _EARLY = 256  # operations that are recorded before the first forward pass
-_TOKENS = 4  # integer inputs that are compared with labels
+_TOKENS = 4  # integer inputs that are compared with labels, and floating ones with targets
 _GRAPH = 200000  # functions of the autograd graph that are searched
 _FIELDS = frozenset((
            "p", "eps", "momentum", "affine", "track_running_stats", "in_features", "out_features",
@@ -132,6 +133,8 @@ class Capture(Seer):
         self.losses: list[dict[str, Any]] = []
         self.facts: dict[str, Any] = {}
         self.tokens: list[tuple[str, Any]] = []  # names of integer inputs, weak references
+        self.hashes: dict[int, str] = {}  # names of floating inputs, by what equal ones share
+        self.rows: Any = None  # of the first input
         self.gap = ""
         self.makers: dict[int, int] = {}  # nodes, by the value that they make
         self.ids: dict[int, int] = {}  # values by the id() of their tensor, while it lives
@@ -300,10 +303,19 @@ class Capture(Seer):
         self.pause(-self.off)
         self.known.renew(optimizers)
 
+    def break_off(self, why: str) -> None:
+        """The step does not end: what it would have used and reached is not known."""
+        self.miss(why)
+        if not any(row["event"] == "backward" for row in self.events):
+            for row in self.known.parameters:
+                row["used"] = True
+                row["reached"] = row["requires_grad"]
+
     def finish(self) -> None:
         """Leaves out what neither the losses nor the model use and what nothing of the model
         is in: a loader's work, say. Of what was computed before the step, that is all that the
         step does not use."""
+        self.known.mark_built()
         used = {i for row in self.losses for i in (row["predictions"], row["targets"])}
         used |= {row["value"] for row in self.events if "value" in row}
         used |= {i for i, row in enumerate(self.values) if row.get("tensor")}
@@ -362,6 +374,9 @@ class Capture(Seer):
             name = self.observed.loss(*node["_function"], operands, (
                 inputs.index(predictions), inputs.index(targets)), result, self.training)
             self._name_targets(targets, name)
+            constant = constant_of(operands[inputs.index(targets)])
+            if constant is not None:
+                node["attributes"]["targets_all"] = constant
         self._loss(number, node["outputs"][0], predictions, targets, node["place"])
         if len(self.losses) == 1 and targets >= 0:
             self._facts(operands[node["inputs"].index(targets)])
@@ -373,14 +388,20 @@ class Capture(Seer):
     def _facts(self, targets: torch.Tensor) -> None:
         if targets.is_complex() or not targets.numel():
             return
+        column = column_of(self.rows, targets) if self.rows is not None else None
+        if column is not None:
+            self.facts["targets_column"] = column
         if targets.is_floating_point():
             self.facts |= self.facts_of.of_targets(targets)
+            name = self.hashes.get(hash_of(targets) or -1)
+            if name:
+                self.facts["targets_input"] = name
             return
         self.facts |= self.facts_of.of_labels(targets)
         for name, reference in self.tokens:
             tokens = reference()
             shift = shift_of(tokens, targets) if tokens is not None else None
-            if shift is not None and self.facts.get("labels_shift", 0) == 0:
+            if shift or (shift == 0 and "labels_shift" not in self.facts):
                 self.facts |= {"labels_shift": shift, "labels_equal_input": shift == 0,
                                "labels_input": name}
             if shift:
@@ -532,6 +553,9 @@ class Capture(Seer):
             counts[kind] += 1
             if "input_dtype" not in self.facts and tensor.numel():
                 self.facts |= self.facts_of.of_input(tensor)
+                self.rows = rows_of(tensor) if kind == "input" else None
+            if kind == "input" and len(self.hashes) < _TOKENS:
+                self.hashes.setdefault(hash_of(tensor) or 0, row.get("tensor", ""))
             if kind == "input_ids" and tensor.dim() == 2 and len(self.tokens) < _TOKENS and \
                     tensor.dtype != torch.bool and not tensor.is_complex():
                 self.tokens.append((row.get("tensor", ""), weakref.ref(tensor)))
@@ -604,6 +628,7 @@ class Known:
         self.module_ids: dict[int, tuple[int, weakref.ref[torch.nn.Module]]] = {}
         self.module_refs: list[weakref.ref[torch.nn.Module]] = []  # as modules
         self.declared = 0  # modules of the model that are no unknown ones
+        self.called_within: set[int] = set()  # unknown ones that modules of the model called
         self.parameters: list[dict[str, Any]] = []
         self.parameter_ids: dict[int, int] = {}
         self.buffers: dict[int, str] = {}
@@ -614,6 +639,15 @@ class Known:
             for name, module in root.named_modules():
                 self._module(".".join(part for part in (prefix, name) if part), module, True)
         self.declared = len(self.modules)
+        for ref in self.module_refs[:]:
+            self._count_repeats(ref())
+
+    def _count_repeats(self, module: torch.nn.Module | None) -> None:
+        """Of the parts of a container, how often one stands there."""
+        counts = collections.Counter(map(id, module._modules.values())) if module else {}
+        for key, count in counts.items():
+            if count > 1 and key in self.module_ids:
+                self.modules[self.module_ids[key][0]]["attributes"]["repeated"] = count
 
     def renew(self, optimizers: list[Any]) -> None:
         """Their attributes may have changed, and the modes of modules."""
@@ -682,7 +716,17 @@ class Known:
         if found is not None and found[1]() is module:
             return found[0]
         self.module_ids.pop(id(module), None)
-        return self._module(self._name_of(module, caller), module, False)
+        index = self._module(self._name_of(module, caller), module, False)
+        if caller >= 0 and (self.modules[caller]["registered"] or caller in self.called_within):
+            self.called_within.add(index)
+            self.modules[index]["attributes"]["within"] = True
+        return index
+
+    def mark_built(self) -> None:
+        """The modules that forward built: the model called them, and they are gone."""
+        for index in self.called_within:
+            if self.module_refs[index]() is None:
+                self.modules[index]["attributes"]["built"] = True
 
     def _name_of(self, module: torch.nn.Module, caller: int) -> str:
         """The path of a module that its caller has in a list, say, or within a part; else its

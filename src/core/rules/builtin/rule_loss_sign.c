@@ -13,8 +13,12 @@
  * Labels alone prove nothing: counts, densities of a class, cosines to a class and losses
  * with a reward for entropy or learned weights may be below 0, from the first step on, as
  * those of densities may. Evidence: vital signs of losses.
+ *
+ * By the program of a step, it fires when losses enter the objective with the wrong sign
+ * (program_signs.c) or players do not oppose each other (program_players.c).
  */
 #include "rules/builtin/builtin.h"
+#include "rules/builtin/program_signs.h"
 #include "rules/builtin/program_walk.h"
 
 #include "base/macros.h"
@@ -110,15 +114,23 @@ static void step(sonde_rule_run *run)
     }
 }
 
+static void read_program(sonde_rule_run *run, const sonde_program *program)
+{
+    sonde__builtin_free_losses(run, program);
+    sonde__builtin_sign_program(run, program);
+    sonde__builtin_player_program(run, program);
+}
+
 const sonde_rule sonde__builtin_loss_sign = {
     SONDE__RULE("LossSign", loss_sign),
     .summary = "the loss has the wrong sign",
     .condition =
-        "A loss whose op is never below 0 is below 0 at `patience` observed steps in a row; or a loss that is meant to fall falls faster and faster, to below minus five times the largest value that it had.",
+        "A loss whose op is never below 0 is below 0 at `patience` observed steps in a row; or a loss that is meant to fall falls faster and faster, to below minus five times the largest value that it had. "
+        "By the program of a training step: all losses that backward is called on have a minus before them, or logarithms of probabilities have none; or a discriminator and its generator want the same of its outputs.",
     .advice = "Minimize the loss itself, not its negative; check the sign of each term.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
     .wants = sonde__builtin_wants_role,
-    .program = sonde__builtin_free_losses,
+    .program = read_program,
     .step = step,
 };

@@ -174,7 +174,8 @@ static void compare(sonde_rule_run *run, sonde_rule_tensor *tensor)
         memory->had_hash = has_hash;
         memory->had_vitals = v != NULL;
     }
-    memory->empty = v != NULL && v->min == v->max && (memory->varied || v->zero > 0);
+    memory->empty = v != NULL && (v->nan == v->count ||
+                                  (v->min == v->max && (memory->varied || v->zero > 0)));
     memory->varied = memory->varied || (v != NULL && v->min < v->max);
 }
 
@@ -453,6 +454,78 @@ static void divergence_observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     }
 }
 
+/* --- by the program: what its processes have compared while it ran */
+
+/* What differs, by the fact replicas_kind. */
+static const char *kind_of(const sonde_program *program)
+{
+    return sonde_attribute_text(program->facts, "replicas_kind");
+}
+
+/* Processes that share no gradient. */
+static void say_alone(sonde_rule_run *run, int first, int other, double count,
+                      double step)
+{
+    sonde_rule_say(
+        run,
+        "Wrap the model in DistributedDataParallel, or average the gradients of all "
+        "parameters before each step. Independent models need no process group.",
+        "Processes %d and %d began with the same values, and %.0f parameters differ at each "
+        "step up to training step %.0f: their gradients are not averaged.",
+        first, other, count, step);
+}
+
+static void say_parted(sonde_rule_run *run, int first, int other, double count,
+                       double step)
+{
+    sonde_rule_say(
+        run,
+        "Look for what one process alone does: a change of a weight, a layer whose "
+        "gradient is not averaged, a model that is changed after it was wrapped.",
+        "Processes %d and %d have different values before training step %.0f, though they "
+        "average gradients%s.",
+        first, other, step, count > 1.0 ? " (other parameters differ, too)" : "");
+}
+
+static void say_start(sonde_rule_run *run, int first, int other)
+{
+    sonde_rule_say(run,
+                   "Begin with the same values everywhere: the same seed, or a broadcast "
+                   "of the parameters.",
+                   "Processes %d and %d began with different values, though their "
+                   "gradients are averaged.",
+                   first, other);
+}
+
+static void divergence_program(sonde_rule_run *run, const sonde_program *program)
+{
+    const char *name = sonde_attribute_text(program->facts, "replicas_differ");
+    const int first = (int)sonde_attribute_number(program->facts, "replicas_first", 0.0);
+    const int other = (int)sonde_attribute_number(program->facts, "replicas_other", 1.0);
+    const double count = sonde_attribute_number(program->facts, "replicas_count", 1.0);
+    const double step = sonde_attribute_number(program->facts, "replicas_step", 0.0);
+    const bool alone = strcmp(kind_of(program), "alone") == 0;
+    divergence *state = sonde_rule_state(run);
+
+    if (sonde_attribute_number(program->facts, "replicas_compared", 0.0) > 0.0) {
+        state->compared = true;
+        sonde__rule_judged_program(run);
+    }
+    if (name[0] == '\0' ||
+        !sonde_rule_found_at(run, name, sonde_program_place_of(program, name),
+                             alone ? SONDE_SEVERITY_WARNING : SONDE_SEVERITY_ERROR,
+                             "processes", count, 0.0)) {
+        return;
+    }
+    if (alone) {
+        say_alone(run, first, other, count, step);
+    } else if (strcmp(kind_of(program), "start") == 0) {
+        say_start(run, first, other);
+    } else {
+        say_parted(run, first, other, count, step);
+    }
+}
+
 static void finish(sonde_rule_run *run)
 {
     const divergence *state = sonde_rule_state(run);
@@ -468,7 +541,8 @@ const sonde_rule sonde__builtin_replica_divergence = {
     .summary = "replicas have different parameters",
     .condition =
         "The hash of a parameter differs between replicas at the same step. Shards "
-        "of a distributed parameter are not compared.",
+        "of a distributed parameter are not compared. While a program runs, its processes "
+        "compare the hashes at a few steps through the store of their group.",
     .advice =
         "Check that every replica takes part in the all-reduce and starts from the "
         "same values. A parameter of which each process has a separate part is not "
@@ -479,5 +553,6 @@ const sonde_rule sonde__builtin_replica_divergence = {
     .tensor_size = sizeof(divergence_memory),
     .wants = divergence_wants,
     .observe = divergence_observe,
+    .program = divergence_program,
     .finish = finish,
 };
