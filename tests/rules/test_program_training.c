@@ -1,6 +1,6 @@
 /*
  * test_program_training.c - what the program says of values and losses that look wrong: masks
- * and temperatures of scores, first losses, and players that take turns.
+ * and temperatures of scores, players that take turns, and losses that training raises.
  */
 #include "rules/program_cases.h"
 
@@ -70,7 +70,7 @@ static void large_scores(stream *s, int step)
 
 /* Two parameters, 0 and 1, each of an optimizer; what is made of the first, 2, of both, 3;
  * the last operation makes 4. */
-#define PLAYERS(events)                                                                  \
+#define PLAYERS(op, losses, events)                                                      \
     "'mode': 'train', 'values': ["                                                       \
     "{'kind': 'parameter', 'parameter': 0, 'dtype': 'float32', 'shape': [4, 4],"         \
     " 'requires_grad': true},"                                                           \
@@ -84,12 +84,13 @@ static void large_scores(stream *s, int step)
     "'optimizers': [{'kind': 'Adam'}, {'kind': 'Adam'}], 'nodes': ["                     \
     "{'op': 'detach', 'inputs': [0], 'outputs': [2], 'place': [0, 3]},"                  \
     "{'op': 'cross_entropy', 'inputs': [1, 2], 'outputs': [3], 'place': [0, 4]},"        \
-    "{'op': 'mean', 'inputs': [3], 'outputs': [4], 'place': [0, 5]}],"                   \
+    "{'op': '" op "', 'inputs': [3], 'outputs': [4], 'place': [0, 5]}]," losses          \
     "'events': [{'event': 'backward', 'value': 4, 'place': [0, 6]}" events "]"
 #define STEP(optimizer)                                                                  \
     ", {'event': 'step', 'optimizer': " #optimizer ", 'place': [0, 7]}"
-#define TURNS PLAYERS(STEP(1))
-#define BOTH PLAYERS(STEP(0) STEP(1))
+#define IS_LOSS "'losses': [{'node': 1, 'value': 3, 'predictions': 1, 'targets': 2}],"
+#define TURNS PLAYERS("mean", "", STEP(1))
+#define BOTH PLAYERS("mean", "", STEP(0) STEP(1))
 #define LOSS "loss loss"
 enum { LONG = 260 };
 
@@ -103,6 +104,11 @@ static void rises(stream *s, int step)
 static void near_zero(stream *s, int step)
 {
     stream_put_all(s, 0, 1e-4F * (float)(1 + (step > 8 ? 40 * step : 0)));
+}
+
+static void below_zero(stream *s, int step)
+{
+    stream_put_all(s, 0, -2.0F - 0.01F * (float)step);
 }
 
 #define POOR "PoorWeightInitialization"
