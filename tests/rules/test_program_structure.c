@@ -208,11 +208,11 @@ static const program_case cases[] = {
     {"noise in place of a code",
      "ModelStructure",
      {NET_OF(LAYERS("ReLU", KNOWN), 0,
-             CODE(NODE("randn_like", "", "[3]", "[8]", 0, 11), 8) ENDS, 5, 9)},
+             CODE(NODE("randn", "", "[3]", "[8]", 0, 11), 8) ENDS, 5, 9)},
      .outcome = FAILED,
      .about = "noise",
      .line = 11,
-     .message = "randn_like at train.py:11 passes no gradient, and linear at train.py:12 "
+     .message = "randn at train.py:11 passes no gradient, and linear at train.py:12 "
                 "reads its numbers in place of what linear at train.py:10 makes"},
     {"noise that is added to a code",
      "ModelStructure",

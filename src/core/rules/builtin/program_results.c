@@ -31,7 +31,8 @@
     "reshape squeeze unsqueeze transpose contiguous dropout dropout1d dropout2d "        \
     "batch_norm avg_pool1d avg_pool2d adaptive_avg_pool1d adaptive_avg_pool2d mean "     \
     "identity clone to"
-#define NOISE "randn_like rand_like normal"
+/* Also randn_like and rand_like, whose operand is what they have the shape of. */
+#define NOISE "randn rand randn_like rand_like normal"
 
 typedef struct results {
     const sonde_program *program;
