@@ -125,6 +125,18 @@ def normalised(fault):
     return dense(*([nn.Softmax(1)] if fault else [])), F.cross_entropy, rows()
 
 
+@pair("minimised")
+def minimised(fault):
+    return dense(), lambda output, y: -F.cross_entropy(output, y) if fault else \
+        F.cross_entropy(output, y), rows()
+
+
+@pair("nonlinear")
+def nonlinear(fault):
+    return nn.Sequential(nn.Linear(6, 16), nn.Identity() if fault else nn.ReLU(),
+                         nn.Linear(16, 3)), F.cross_entropy, rows()
+
+
 @pair("target_rows")
 def target_rows(fault):
     x = torch.randn(ROWS, 6)
@@ -143,7 +155,7 @@ def loss_on_targets(fault):
 @pair("output_on_input")
 def output_on_input(fault):
     def forward(self, x):
-        x = self.a(x)
+        x = self.a(x).tanh()
         return self.b(torch.ones_like(x) if fault else x)
     return Net(forward, a=nn.Linear(6, 4), b=nn.Linear(4, 3)), F.cross_entropy, rows()
 
@@ -399,6 +411,97 @@ def errors():
     raises(sonde.BadValueError, "seconds: '3' (expected", sonde.check, *good, seconds="3")
 
 
+def failed_of(*arguments):
+    return {row.name for row in sonde.check(*arguments).failed}
+
+
+@program
+def directions():
+    """Losses that are maximised, on purpose and by mistake."""
+    x, y = rows()
+    model = dense()
+    up = torch.optim.SGD(model.parameters(), 0.1, maximize=True)
+    check("maximize of a loss", "minimised" in failed_of(model, F.cross_entropy, (x, y), up))
+    check("maximize of its negative", not failed_of(model, lambda output, y: -F.cross_entropy(output, y),
+                                                    (x, y), up))
+    one = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 1))
+    check("a minus in front of a hand-written mean", "minimised" in failed_of(
+        one, lambda output, y: -(0.5 * F.mse_loss(output, y)), (x, x[:, :1])))
+    check("a generator against constant labels", not failed_of(
+        one, lambda model, batch: -F.binary_cross_entropy_with_logits(model(batch), torch.zeros(ROWS, 1)), x))
+    gain = -torch.rand(ROWS)  # all rewards are negative
+    check("a policy by weighted cross entropies", not failed_of(
+        model, lambda output, y: (F.cross_entropy(output, y, reduction="none") * gain).mean(), (x, y)))
+    check("a term that is kept large", not failed_of(
+        model, lambda output, y: F.cross_entropy(output, y) - 0.01 * F.mse_loss(output, x[:, :3]), (x, y)))
+    wild = torch.optim.SGD(one.parameters(), 1e6)
+    check("a rate that is far too high", failed_of(one, F.mse_loss, (x, x[:, :1]), wild) == {"overfits"})
+    small = torch.optim.SGD(one.parameters(), 1e-12)
+    check("a rate of a warm-up", not failed_of(one, F.mse_loss, (x, x[:, :1]), small))
+
+
+@program
+def layers_in_a_row():
+    """Layers without an activation between them, on purpose and by mistake."""
+    x, y = rows()
+
+    def forward(call):
+        def run(self, x):
+            x = self.a(x)
+            return self.b(self.act(x) if call else x).relu() if call is None else \
+                self.b(self.act(x) if call else x)
+        return run
+
+    layers = {"a": nn.Linear(6, 16), "b": nn.Linear(16, 3)}
+    loss = F.cross_entropy
+    check("an activation that is never called", "nonlinear" in failed_of(
+        Net(forward(False), act=nn.ReLU(), **layers), loss, (x, y)))
+    check("one that is called", not failed_of(Net(forward(True), act=nn.ReLU(), **layers), loss, (x, y)))
+    check("dropout between them", "nonlinear" in failed_of(
+        nn.Sequential(layers["a"], nn.Dropout(0.5), layers["b"]), loss, (x, y)))
+    check("a function instead of the module", not failed_of(
+        Net(lambda self, x: self.b(F.relu(self.a(x))), act=nn.ReLU(), **layers), loss, (x, y)))
+    check("a narrow layer", not failed_of(
+        nn.Sequential(nn.Linear(6, 2), nn.Linear(2, 6)), F.mse_loss, (x, x)))
+    net = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 16), nn.Linear(16, 3))
+    result = sonde.check(net, loss, (x, y))
+    check(f"a projection behind the network: {result['nonlinear']}",
+          result and "as it is" in result["nonlinear"].message)
+    check("relu in front of the loss", failed_of(nn.Sequential(*net, nn.ReLU()), loss, (x, y)) ==
+          {"normalised"})
+    check("a bounded activation that is scaled", not failed_of(
+        Net(lambda self, x: 30 * torch.tanh(self.a(x) / 30), a=net), loss, (x, y)))
+
+
+@program
+def targets_and_arguments():
+    """What looks like a target or an input that has no effect, and is right."""
+    x = torch.randn(ROWS, 6)
+
+    def flow(model, batch):
+        return (-0.5 * batch.pow(2).sum(1) + model(batch).pow(2).sum(1)).mean()
+
+    check("a term of its own", not failed_of(dense(), flow, x))
+
+    class Optional(nn.Module):
+        def __init__(self, used):
+            super().__init__()
+            self.body, self.used = dense(), used
+
+        def forward(self, x, z):
+            if self.used:
+                return self.body(x + z)
+            return self.body(x)
+
+    class Ignores(Optional):
+        def forward(self, x, z):
+            return self.body(x)
+
+    for kind, expected in ((Optional, set()), (Ignores, {"output_on_input"})):
+        check(f"an argument that {kind.__name__}", failed_of(
+            kind(False), F.cross_entropy, (x, torch.randn(ROWS, 6), torch.arange(ROWS) % 3)) == expected)
+
+
 @program
 def what_cannot_be_tested():
     """The program's own exceptions are rows, and no exceptions of the check."""
@@ -422,7 +525,7 @@ def what_cannot_be_tested():
           len(result.rows) and "a lock" in result.rows[0].message)
 
     closed = dense()
-    closed.forward = lambda x: closed[2](closed[0](x))
+    closed.forward = lambda x: closed[2](closed[1](closed[0](x)))
     before = closed[0].weight.clone()
     result = sonde.check(closed, F.cross_entropy, (x, y))
     check(f"a function that holds the network has the copy in its copy: {result}",

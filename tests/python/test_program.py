@@ -626,9 +626,9 @@ def targets_from_tokens():
 def targets_that_are_inputs():
     x = torch.randn(16, 5)
     facts = lambda x, y: steps_of(nn.Linear(5, 5), [(x, y)] * 2, F.mse_loss)[-1].facts
-    check("the same values", facts(x, x.clone()).get("targets_equal_input") == "input")
-    check("others", "targets_equal_input" not in facts(x, x + 1) and
-          "targets_equal_input" not in facts(torch.zeros(16, 5), torch.zeros(16, 5)))
+    check("the same values", facts(x, x.clone()).get("targets_input") == "input")
+    check("others", "targets_input" not in facts(x, x + 1) and
+          "targets_input" not in facts(torch.zeros(16, 5), torch.zeros(16, 5)))
 
 
 class Noise(torch.utils.data.Dataset):

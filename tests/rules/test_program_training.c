@@ -28,6 +28,37 @@
     "'losses': [{'node': 2, 'value': 5, 'predictions': 3, 'targets': 4}]"
 #define PREDICTIONS "input input 8 16, output loss/predictions 8 16"
 
+/* The same, and backward is called on the loss. */
+#define SCORED(op, attributes, inputs)                                                   \
+    SCORES(op, attributes, inputs)                                                       \
+    ", 'events': [{'event': 'backward', 'value': 5, 'place': [0, 6]}]"
+#define FIRST_LOSS                                                                       \
+    "input input 8 16, weight w 16 16, loss loss, output loss/predictions 8 16"
+
+/* The deviation of inputs and weights, and a loss that is as without inputs, 2.77, later. */
+static void first_loss(stream *s, int step, double input, double weight, float loss)
+{
+    stream_put_normal(s, 0, 0.0, input);
+    stream_put_normal(s, 1, 0.0, weight);
+    stream_put_all(s, 2, step == 0 ? loss : 1.0F / (float)step);
+    stream_put_normal(s, 3, 0.0, 1.0);
+}
+
+static void sure_scores(stream *s, int step)
+{
+    first_loss(s, step, 1.0, 1.0, 20.0F);
+}
+
+static void sure_of_inputs(stream *s, int step)
+{
+    first_loss(s, step, 150.0, 0.25, 400.0F);
+}
+
+static void usual_scores(stream *s, int step)
+{
+    first_loss(s, step, 1.0, 0.25, 9.0F);
+}
+
 static void large_scores(stream *s, int step)
 {
     (void)step;
@@ -118,6 +149,48 @@ static const program_case cases[] = {
      .about = "loss/predictions",
      .line = 5,
      .message = "it is divided by 0.0001 at train.py:4"},
+    {"the first loss is far above that of even predictions",
+     POOR,
+     {SCORED("reshape", "", "2")},
+     FIRST_LOSS,
+     sure_scores,
+     60,
+     .outcome = WARNED,
+     .about = "w",
+     .line = 3,
+     .message = "The first loss is 20, 7.21 times that of even predictions (2.773): the "
+                "initial weights here are"},
+    {"... because of the inputs",
+     POOR,
+     {SCORED("reshape", "", "2")},
+     FIRST_LOSS,
+     sure_of_inputs,
+     60,
+     .outcome = WARNED,
+     .about = "input",
+     .line = 3,
+     .message = "the root mean square of the network's inputs is"},
+    {"... three times it",
+     POOR,
+     {SCORED("reshape", "", "2")},
+     FIRST_LOSS,
+     usual_scores,
+     60,
+     .outcome = CLEAN},
+    {"... of scores with a scale",
+     POOR,
+     {SCORED("mul", "'scalar': 64", "2")},
+     FIRST_LOSS,
+     sure_scores,
+     60,
+     .outcome = CLEAN},
+    {"... of a loss that is a part",
+     POOR,
+     {SCORES("reshape", "", "2")},
+     FIRST_LOSS,
+     sure_scores,
+     60,
+     .outcome = CLEAN},
     {"the loss of a player that takes turns rises",
      "LossNotDecreasing",
      {TURNS},
@@ -152,16 +225,6 @@ static const program_case cases[] = {
      .about = "loss",
      .line = 5,
      .message = "jumped"},
-    {"training raises a loss",
-     "LossSign",
-     {PLAYERS("neg", IS_LOSS, STEP(0) STEP(1))},
-     LOSS,
-     below_zero,
-     40,
-     .outcome = FAILED,
-     .about = "loss",
-     .line = 6,
-     .message = "the negative of cross_entropy at train.py:4"},
     {"a player raises the loss of the other",
      "LossSign",
      {PLAYERS("neg", IS_LOSS, STEP(1))},

@@ -17,8 +17,8 @@ import torch
 from torch import nn
 
 from .. import _sonde
-from . import (dependence, gradients, guard, learning, losses, modes, numbers, parameters, problem,
-               rows)
+from . import (dependence, gradients, guard, layers, learning, losses, modes, numbers, parameters,
+               problem, rows)
 from .properties import Property, judged, said
 from .result import NOT_APPLICABLE, CheckError, Result, Row
 from .subject import Subject
@@ -35,6 +35,8 @@ PROPERTIES = (
     Property("held", "the optimizer holds the parameters", parameters.held, 0.1),
     Property("start", "loss at the start", learning.start, 0.2),
     Property("normalised", "one softmax or sigmoid", losses.normalised_once, 0.1),
+    Property("minimised", "the loss is minimised", losses.minimised, 0.1),
+    Property("nonlinear", "layers are not one layer", layers.nonlinear, 0.1),
     Property("target_rows", "each row has its target", dependence.rows_of_targets, 0.1),
     Property("loss_on_targets", "the loss depends on targets", dependence.loss_on_targets, 0.1),
     Property("output_on_input", "the output depends on input", dependence.output_on_input, 0.1),

@@ -13,10 +13,13 @@ import contextlib
 import gc
 import json
 import os
+import pickle
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 import torch
@@ -25,12 +28,14 @@ from torch.optim.optimizer import (register_optimizer_step_post_hook,
                                    register_optimizer_step_pre_hook)
 
 from . import check_problem, graphs, places, replay
-from .properties import listed
+from .properties import listed, said
 from .result import Result
 from .result import joined as joined_results
 from .tape import Loss, Tape
 
 _IDLE = 10  # steps without a new network or without a backward pass, before the program ends
+
+_REST = 0.3  # of the time of a check, which computing the loss again leaves at least
 
 
 class Ended(BaseException):
@@ -49,16 +54,26 @@ class Session:
         self.checked: list[torch.optim.Optimizer] = []
         self.last_check = 0.0
         self.checking = self.over = False
+        self.process, self.processes = os.getpid(), 0  # how many others it started
+        self.mail = tempfile.TemporaryFile()  # results of processes that are copies of this one
         self.tape.on_backward = self._after_backward
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
         hooks = [register_optimizer_step_pre_hook(self._before_step),
                  register_optimizer_step_post_hook(self._after_step)]
+        start = BaseProcess.start
+
+        def started(process: Any) -> None:
+            self.processes += 1
+            start(process)
+
+        BaseProcess.start = started  # type: ignore[method-assign]
         try:
             with self.tape.calls_heard():
                 yield
         finally:
+            BaseProcess.start = start  # type: ignore[method-assign]
             for hook in hooks:
                 hook.remove()
 
@@ -90,7 +105,17 @@ class Session:
 
     def _end(self) -> None:
         self.over = True
+        if os.getpid() != self.process:
+            os.write(self.mail.fileno(), pickle.dumps((self.results, self.why)))
+            os._exit(0)
         raise Ended
+
+    def read_mail(self) -> None:
+        """Takes the result of the first process that sent one, if this one has none."""
+        self.mail.seek(0)
+        with contextlib.suppress(EOFError):
+            if not self.results:
+                self.results, self.why = pickle.load(self.mail)
 
     def _end_again(self) -> None:
         """A bare `except:` of the program may have held up the end."""
@@ -134,10 +159,11 @@ class Session:
             self.why = "the loss calls no module that has parameters which require a gradient"
             return
         losses = self._one_of_equals(self.tape.losses, ends)
-        whole = replay.problem_of(self.tape, losses, model, ends)
+        end = time.monotonic() + self.seconds
+        whole = replay.problem_of(self.tape, losses, model, ends, end)
         whole.optimizer, whole.held_elsewhere = optimizer, others
         whole.notes += notes_of(whole, optimizer)
-        result = check_problem(whole, self.seconds)
+        result = check_problem(whole, max(end - time.monotonic(), _REST * self.seconds))
         if result.passed or result.failed:
             self.results.append((places.here(), result))
         else:
@@ -234,24 +260,30 @@ def run(arguments: list[str], run_script: Callable[[list[str]], None]) -> int:
         print(f"sonde: error: {script}: no such file (expected a program in Python)",
               file=sys.stderr)
         return 2
+    if script.endswith(".ipynb"):
+        print(f"sonde: error: {script}: a notebook (expected a program in Python, as jupyter "
+              "nbconvert --to script writes it)", file=sys.stderr)
+        return 2
     os.environ["TORCHDYNAMO_DISABLE"] = "1"  # the loss is computed again by operations
     session = Session(given.seconds)
     output = contextlib.redirect_stdout(sys.stderr) if given.json else contextlib.nullcontext()
-    ended = "the program ended"
+    ended = ""
     try:
         with output, session.listening():
             run_script(given.program)
     except Ended:
         pass
     except SystemExit as status:
-        ended += f" with {status.code!r}" if status.code else ""
+        ended = f"the program ended with {status.code!r} before a training step" if status.code else ""
     except BaseException as problem:  # of the program's own code
         if not session.results:
-            print_problem(problem, given.program)
-        ended = f"the program raised {type(problem).__name__}"
+            print_problem(problem)
+        ended = f"the program raised {said(problem)} before a training step"
     sys.stdout.flush()
+    session.read_mail()
     if not session.results:
-        why = session.why or f"{ended} before a training step: {never(session)}"
+        why = session.why or ended or \
+            f"the program ended before a training step: {never(session)}"
         print(json.dumps({"passed": None, "why": why}, indent=2) if given.json else
               f"could not check: {why}")
         return 2
@@ -267,16 +299,25 @@ def never(session: Session) -> str:
     called = [entry.module for entry in session.tape.entries if entry.function is None]
     if called:
         return f"{type(called[0]).__name__} was called with gradients, but backward() was not"
+    if session.tape.other_thread:
+        return "its networks are called in another thread, whose operations are not seen; make it " \
+               "train in the main thread"
+    if session.processes:
+        return f"it started {session.processes} other processes, which are checked only if they " \
+               "are forked; make it train in this one"
     return "no module with parameters was called with gradients"
 
 
-def print_problem(problem: BaseException, program: list[str]) -> None:
-    """The traceback, from the program's own first line on."""
-    trace = problem.__traceback__
-    while trace is not None and trace.tb_next is not None and \
-            trace.tb_frame.f_code.co_filename.startswith((*places.OWN, "<frozen")):
-        trace = trace.tb_next
-    traceback.print_exception(type(problem), problem, trace)
+def print_problem(problem: BaseException) -> None:
+    """The traceback, without the lines that run the program."""
+    whole = traceback.TracebackException.from_exception(problem)
+    chain = [whole]
+    for one in chain:
+        one.stack = traceback.StackSummary.from_list(
+            [frame for frame in one.stack
+             if not frame.filename.startswith((places.SONDE, "<frozen runpy"))])
+        chain += [other for other in (one.__cause__, one.__context__) if other is not None]
+    print("".join(whole.format()), end="", file=sys.stderr)
 
 
 def parsed(arguments: list[str]) -> argparse.Namespace:

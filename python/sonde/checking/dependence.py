@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import sys
+import textwrap
 from typing import Any
 
 import torch
@@ -33,7 +37,8 @@ def output_on_input(subject: Subject) -> str:
     direct = {id(value) for value in call.direct()}  # fields of an argument may be for others
     idle = [named[number][0] for number in range(len(values))
             if len(values) > 1 and id(values[number]) in direct
-            and _is_idle(subject, number, other[number], before)]
+            and _is_idle(subject, number, other[number], before)
+            and not _is_passed_by(subject, named[number][0])]
     if idle:
         raise Failed(f"other values of {listed(idle)} give the same output, bit for bit",
                      "forward does not use it.", tuple(idle))
@@ -82,6 +87,37 @@ def _is_idle(subject: Subject, number: int, other: torch.Tensor,
     return True
 
 
+def _is_passed_by(subject: Subject, name: str) -> bool:
+    """Whether forward has lines that read an argument, none of which runs with the settings of
+    this program."""
+    forward = type(subject.model).forward
+    try:
+        text, first = inspect.getsourcelines(forward)
+        tree = ast.parse(textwrap.dedent("".join(text)))
+    except (OSError, TypeError, SyntaxError):
+        return False
+    reading = {first + node.lineno - 1 for node in ast.walk(tree)
+               if isinstance(node, ast.Name) and node.id == name}
+    return bool(reading) and not reading & _lines_that_run(subject, forward.__code__)
+
+
+def _lines_that_run(subject: Subject, code: Any) -> set[int]:
+    """The lines of a function that a pass of the network runs."""
+    lines: set[int] = set()
+
+    def line(frame: Any, event: str, _: Any) -> Any:
+        lines.add(frame.f_lineno)
+        return line
+
+    before = sys.gettrace()
+    sys.settrace(lambda frame, event, _: line if frame.f_code is code else None)
+    try:
+        subject.outputs(subject.twin(training=True))
+    finally:
+        sys.settrace(before)
+    return lines
+
+
 def loss_on_targets(subject: Subject) -> str:
     """Other targets give another loss."""
     targets = _targets(subject)
@@ -126,19 +162,24 @@ def rows_of_targets(subject: Subject) -> str:
     loose = [which for which, gap in gaps.items() if gap < _SAME and
              (max(gaps.values()) < _SAME or _is_used(subject, output, which))]
     if loose:
-        _judge_order(subject, output, values, targets[loose[0][0]])
+        _judge_order(subject, output, values, loose[0])
     return f"targets in other rows change the loss by {100 * max(gaps.values()):.3g} %"
 
 
 def _judge_order(subject: Subject, output: Any, values: list[torch.Tensor],
-                 target: torch.Tensor) -> None:
-    loss = subject.loss_from(output)
-    if float(loss) == float(subject.loss_from(output, [
-            trees.other_values(one, subject.generator) for one in subject.problem.targets])):
+                 which: tuple[int, ...]) -> None:
+    loss, target = subject.loss_from(output), subject.problem.targets[which[0]]
+    other = [trees.other_values(one, subject.generator) for one in subject.problem.targets]
+    if float(loss) == float(subject.loss_from(output, other)):
         raise NotApplicable("the loss of this output depends on no target")
     leaf = trees.change(output, lambda x: x.detach().clone().requires_grad_(x.is_floating_point()))
     with places.Lines() as lines:
         compared = subject.loss_from(leaf)
+    mixed = [two if place in which else one
+             for place, (one, two) in enumerate(zip(subject.problem.targets, other))]
+    if _same_gradients(leaf, compared, subject.loss_from(leaf, mixed)):
+        raise NotApplicable("these targets are a term of their own in the loss: its gradient does "
+                            "not depend on them")
     if {graphs.kind(node) for node in graphs.nodes(compared)} & _ALL_WITH_ALL:
         raise NotApplicable("the loss compares all rows with all, or sorts them")
     same = not target.is_floating_point() or any(one.shape == target.shape for one in values)
@@ -148,6 +189,14 @@ def _judge_order(subject: Subject, output: Any, values: list[torch.Tensor],
     raise Failed(f"the loss stays {float(loss):.6g} when the targets change places between rows: it "
                  f"does not compare a row with its own target (output {shapes}, targets "
                  f"{tuple(target.shape)})", advice, (), lines.nearest(compared))
+
+
+def _same_gradients(leaf: Any, one: torch.Tensor, two: torch.Tensor) -> bool:
+    """Whether two losses have equal gradients by the tensors of an output."""
+    values = [value for value in trees.tensors(leaf) if value.requires_grad]
+    found = [torch.autograd.grad(loss, values, allow_unused=True) if loss.requires_grad
+             else [None] * len(values) for loss in (one, two)]
+    return all(a is b if a is None or b is None else torch.equal(a, b) for a, b in zip(*found))
 
 
 def _changes_of_order(subject: Subject, output: Any,

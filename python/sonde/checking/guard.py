@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from . import trees
+
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
@@ -62,13 +64,19 @@ def untouched(model: nn.Module) -> Iterator[None]:
         with torch.no_grad():
             for value, before, version in kept:
                 # Running statistics change without a new version.
-                if value._version != version or not torch.equal(value, before):
+                if value._version != version or not _equal(value, before):
                     value.copy_(before)
             for value, grad, before in grads:
-                if grad is not None and not torch.equal(grad, before):
+                if grad is not None and not _equal(grad, before):
                     grad.copy_(before)
                 value.grad = grad
         _set_random_state(state)
+
+
+def _equal(one: torch.Tensor, two: torch.Tensor) -> bool:
+    """Whether the values are equal; those of a sparse tensor, or of none, change by operations
+    alone, which the version counts."""
+    return not trees.is_number(one) or torch.equal(one, two)
 
 
 def _state_of(model: nn.Module) -> list[torch.Tensor]:
@@ -108,6 +116,8 @@ def copied(model: nn.Module) -> nn.Module:
     for module in model.modules():
         for value in module.__dict__.values():
             _remember_computed(value, memo)
+            if type(value) is OrderedDict and not value:  # most of the time of large networks
+                memo[id(value)] = OrderedDict()
         for name in _HOOKS:
             hooks = module.__dict__.get(name)
             if hooks:

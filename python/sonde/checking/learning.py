@@ -14,6 +14,7 @@ from .properties import said
 from .subject import Failed, NotApplicable, Subject
 
 STEPS = 100
+_FEW_STEPS = 20  # that the program's own optimizer must have had
 _RATES = (1e-3, 1e-2, 1e-4)  # of Adam
 _FAR = 6.0  # times the loss of a constant, and ...
 _FURTHER = 8.0  # ... by so many nats: beyond what common initial values give
@@ -56,6 +57,8 @@ def start(subject: Subject) -> str:
     if not math.isfinite(value):
         raise Failed(f"the loss at the start is {value}",
                      "Look for log(0), a division by 0, or NaN in the batch or the parameters.")
+    if value < 0:
+        raise NotApplicable(f"the loss at the start is {value:.4g}: it has no lower end at 0")
     base = constant_loss(subject)
     kinds = {graphs.kind(node) for node in graphs.nodes(loss)}
     if not kinds & {"NllLoss", "NllLoss2D", "BinaryCrossEntropyWithLogits"}:
@@ -76,20 +79,22 @@ def overfits(subject: Subject) -> str:
     first = subject.loss(model)
     if not first.requires_grad:
         raise Failed("the loss has no gradient", "Look for detach() or torch.no_grad().")
-    before, best, tried = float(first), math.inf, []
+    before, best, tried, own = float(first), math.inf, [], ()
     if not math.isfinite(before):
         raise NotApplicable(f"the loss at the start is {before}")
     for name, rate in [("own", None), *(("Adam", rate) for rate in _RATES)]:
-        found, steps = _trained(subject, rate, before - 0.5 * abs(before))
+        found, steps, last = _trained(subject, rate, before - 0.5 * abs(before))
         if steps == 0:
             continue
         tried.append(f"{name if rate is None else f'Adam {rate:g}'}: {found:.4g} in {steps} steps")
+        own = (last, found, steps) if rate is None else own
         best = min(best, found)
         if best < before - _LEARNS * abs(before):
             break
     if not tried:
         raise NotApplicable("no time was left for it (seconds=)")
     if before - best > _STANDS_STILL * abs(before):
+        _judge_own(subject, before, best, *own)
         return f"the loss falls from {before:.4g} to {best:.4g} on this batch"
     if abs(before) < 1e-6:
         raise NotApplicable(f"the loss is {before:.3g} at the start")
@@ -100,30 +105,48 @@ def overfits(subject: Subject) -> str:
                  "The network does not learn what it sees: look at the failed rows above.")
 
 
-def _trained(subject: Subject, rate: float | None, enough: float) -> tuple[float, int]:
-    """The smallest loss of a fresh copy, trained on the batch until the loss is below `enough`;
-    and how many steps it made. With rate None: by the optimizer of the program."""
+def _judge_own(subject: Subject, before: float, best: float, last: float = -math.inf,
+               found: float = -math.inf, steps: int = 0) -> None:
+    """The program's own optimizer does not only raise the loss, if another lowers it."""
+    own = subject.problem.optimizer
+    rises = found >= before and last > before + _STANDS_STILL * abs(before)
+    if own is None or not rises or steps < _FEW_STEPS or subject.problem.held_elsewhere or \
+            any(group.get("maximize") for group in own.param_groups):
+        return  # networks that oppose each other, or a direction that another property judges
+    if any(hasattr(type(node), "_forward_cls")
+           for node in graphs.nodes(subject.loss(subject.twin(training=True)))):
+        return  # a function of the program may reverse the gradient
+    rates = ", ".join(sorted({f"{float(group['lr']):g}" for group in own.param_groups}))
+    raise Failed(f"{steps} steps of {type(own).__name__} (rate {rates}) on this batch alone never "
+                 f"lower the loss of {before:.4g}; Adam reaches {best:.4g}",
+                 "The rate is too high, or negative.")
+
+
+def _trained(subject: Subject, rate: float | None, enough: float) -> tuple[float, int, float]:
+    """The smallest loss of a fresh copy, trained on the batch until the loss is below `enough`,
+    how many steps it made, and the last loss. With rate None: by the optimizer of the program."""
     model = subject.twin(training=True)
     optimizer = _optimizer(subject, model, rate)
     if optimizer is None:
-        return math.inf, 0
+        return math.inf, 0, math.inf
     trained = [value for value in model.parameters() if value.requires_grad]
     best, end = math.inf, time.monotonic() + (subject.deadline - time.monotonic()) / 2
+    value = math.inf
     for step in range(STEPS + 1):
         if time.monotonic() > end:
-            return best, step
+            return best, step, value
         loss = subject.loss(model)
         value = float(loss)
-        if not math.isfinite(value):
-            return best, step
+        if not math.isfinite(value):  # at once: it runs away
+            return best, STEPS if 0 < step <= 3 else step, math.inf
         best = min(best, value)
         if best < enough:
-            return best, step + 1
+            return best, step + 1, value
         gradients = torch.autograd.grad(loss, trained, allow_unused=True)
         for one, gradient in zip(trained, gradients):
             one.grad = gradient
         optimizer.step()
-    return best, STEPS
+    return best, STEPS, value
 
 
 def _optimizer(subject: Subject, model: nn.Module, rate: float | None) -> Any:

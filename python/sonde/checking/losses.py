@@ -1,13 +1,36 @@
-"""The operations of the loss: what it normalises itself, over which dimension, of which shapes."""
+"""The operations of the loss: what it normalises itself, over which dimension, and its sign."""
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch.overrides import TorchFunctionMode
 
 from . import graphs, places
 from .subject import Failed, NotApplicable, Subject
 
+# Losses of PyTorch, which name their targets.
+OF_PYTORCH = {getattr(F, name) for name in (
+    "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss",
+    "binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div", "poisson_nll_loss",
+    "gaussian_nll_loss", "multi_margin_loss", "multilabel_margin_loss", "soft_margin_loss",
+    "multilabel_soft_margin_loss", "hinge_embedding_loss", "margin_ranking_loss",
+    "cosine_embedding_loss", "ctc_loss")}
 _NORMALISED = 0.05  # distance of a logarithm of a sum of probabilities from 0
+_BOUNDED = {"Relu": "0 or more", "Tanh": "-1 to 1", "Hardtanh": "in a fixed range"}
+_MOST_OF_IT = 0.5  # share of the loss
+
+
+def target_of(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """The target among the arguments of a loss of PyTorch; None: there is none."""
+    try:
+        given = inspect.signature(function).bind(*args, **kwargs).arguments
+    except (TypeError, ValueError):
+        given = dict(enumerate(args)) | kwargs
+    return next((given[name] for name in ("target", "targets", 1) if name in given), None)
 
 
 def normalised_once(subject: Subject) -> str:
@@ -39,6 +62,10 @@ def _judge_logits(node: Any) -> None:
         raise Failed(f"{kind.lower()} stands in front of a cross entropy or log softmax, which has "
                      "its own softmax: its gradient is squashed",
                      f"Return logits: remove the {kind.lower()}, or use it in evaluation alone.")
+    if kind in _BOUNDED:
+        raise Failed(f"{kind.lower()} stands in front of a cross entropy or log softmax: its logits "
+                     f"are {_BOUNDED[kind]}", f"Return logits: remove the {kind.lower()} behind the "
+                     "last layer.")
     if kind == "Log" and graphs.source(before) is not None and \
             graphs.kind(graphs.source(before)) == "Sigmoid":
         raise Failed("log(sigmoid) stands in front of a cross entropy, which has its own softmax",
@@ -53,6 +80,10 @@ def _judge_binary(node: Any) -> None:
                      "has its own sigmoid",
                      f"Return logits: remove the {kind.lower()}, or use F.binary_cross_entropy "
                      "after a sigmoid.")
+    if kind in _BOUNDED:
+        raise Failed(f"{kind.lower()} stands in front of a binary cross entropy with logits: its "
+                     f"logits are {_BOUNDED[kind]}", f"Return logits: remove the {kind.lower()} "
+                     "behind the last layer.")
     target = node._saved_target
     low, high = float(target.min()), float(target.max())
     if low < 0 or high > 1:
@@ -85,3 +116,60 @@ _LOSSES = {"LogSoftmax": (_judge_logits, "a log softmax"),
            "BinaryCrossEntropyWithLogits": (_judge_binary, "a binary cross entropy of logits"),
            "NllLoss": (_judge_probabilities, "a negative log likelihood"),
            "NllLoss2D": (_judge_probabilities, "a negative log likelihood")}
+
+
+class _Compared(TorchFunctionMode):
+    """The results of the losses of PyTorch that compare with constants, and their lines."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, torch.Tensor, str]] = []
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (),
+                           kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        if function in OF_PYTORCH and isinstance(result, torch.Tensor) and result.requires_grad:
+            target = target_of(function, args, kwargs or {})
+            if isinstance(target, torch.Tensor) and not target.requires_grad and \
+                    not _is_constant(target):
+                self.found.append((function.__name__, result, places.here()))
+        return result
+
+
+def _is_constant(target: torch.Tensor) -> bool:
+    """Whether all targets are equal floats: real or not, by which networks oppose each other."""
+    return target.is_floating_point() and target.numel() > 0 and \
+        bool((target == target.flatten()[0]).all())
+
+
+def minimised(subject: Subject) -> str:
+    """The optimizer makes the distance from the targets smaller, and not larger."""
+    if subject.problem.held_elsewhere:
+        raise NotApplicable("other optimizers of the program may train against this one")
+    with _Compared() as compared:
+        loss = subject.loss(subject.twin(training=True))
+    if not compared.found or not loss.requires_grad:
+        raise NotApplicable("the loss calls no loss of PyTorch with targets")
+    sign = _direction(subject.problem.optimizer)
+    values = [value for _, value, _ in compared.found]
+    found = [(name, place, sign * gradient, float((gradient * value).sum().detach()))
+             for (name, value, place), gradient in zip(
+                 compared.found, torch.autograd.grad(loss, values, allow_unused=True))
+             if gradient is not None and bool(gradient.any())]
+    if not found:
+        raise NotApplicable("the loss of PyTorch has no share in the gradient")
+    share = abs(sum(one[3] for one in found)) / max(abs(float(loss.detach())), 1e-12)
+    names = ", ".join(sorted({one[0] for one in found}))
+    if share >= _MOST_OF_IT and all(float(one[2].max()) < 0 and
+                                    float(one[2].max()) == float(one[2].min()) for one in found):
+        how = "the optimizer maximises" if sign < 0 else "the loss is the negative of"
+        raise Failed(f"{how} {names}: each step moves the output away from the targets",
+                     "Leave out maximize=True." if sign < 0 else "Remove the minus.", (),
+                     found[0][1])
+    return f"{names} is minimised"
+
+
+def _direction(optimizer: torch.optim.Optimizer | None) -> int:
+    """-1: the optimizer steps along the gradient."""
+    groups = optimizer.param_groups if optimizer is not None else []
+    return -1 if groups and all(group.get("maximize") for group in groups) else 1

@@ -198,6 +198,8 @@ def held(subject: Subject) -> str:
     ids = {id(value) for value in inside}
     own = dict(subject.original.named_parameters())
     lost = [name for name in _ours(subject, _trained(subject.original)) if id(own[name]) not in ids]
+    copies = _copies(subject.original, lost, {name for name in own if id(own[name]) in ids})
+    lost = [name for name in lost if name.partition(".")[0] not in copies]
     if lost:
         raise Failed(f"the optimizer does not hold {len(lost)} of "
                      f"{len(_trained(subject.original))} parameters that require a gradient: "
@@ -210,5 +212,27 @@ def held(subject: Subject) -> str:
                      "of the model", "Build the optimizer with the parameters of this model.")
     frozen = sum(not value.requires_grad for value in inside)
     more = f"; {len(foreign)} belong to something else" if foreign else ""
+    more += f"; {listed(copies)}: a copy that no optimizer trains" if copies else ""
     return f"the optimizer holds {len(inside) - len(foreign)} parameters of the model" \
            f"{more}{f'; {frozen} are frozen' if frozen else ''}"
+
+
+def _copies(model: nn.Module, lost: list[str], held_: set[str]) -> list[str]:
+    """The parts of a model that are copies of parts which the optimizer holds, with equal values,
+    and hold none of its parameters: target networks, which nothing trains."""
+    children = dict(model.named_children())
+
+    def values(name: str) -> dict[str, torch.Tensor]:
+        return dict(children[name].named_parameters())
+
+    names = [name for name in dict.fromkeys(one.partition(".")[0] for one in lost)
+             if name in children and all(f"{name}.{key}" in lost for key in values(name))]
+    trained = [name for name in children if values(name) and
+               all(f"{name}.{key}" in held_ for key in values(name))]
+    return [name for name in names
+            if any(type(children[name]) is type(children[one]) and
+                   _are_equal(values(name), values(one)) for one in trained)]
+
+
+def _are_equal(one: dict[str, torch.Tensor], two: dict[str, torch.Tensor]) -> bool:
+    return one.keys() == two.keys() and all(torch.equal(one[key], two[key]) for key in one)

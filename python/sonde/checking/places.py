@@ -14,8 +14,8 @@ from torch.overrides import TorchFunctionMode
 
 from . import graphs
 
-_TORCH, _SONDE = os.path.dirname(torch.__file__), os.path.dirname(os.path.dirname(__file__))
-OWN = (_TORCH, _SONDE)
+SONDE = os.path.dirname(os.path.dirname(__file__))
+OWN = (os.path.dirname(torch.__file__), SONDE)
 # A check evaluates from here: what is further up the stack does not call the network.
 _ENDS = tuple(os.path.join(os.path.dirname(__file__), name) for name in ("subject.py", "replay.py"))
 _again: list[str] = []  # the line of an operation that is computed again

@@ -3,28 +3,21 @@ and with other targets."""
 
 from __future__ import annotations
 
-import inspect
 import math
+import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 from torch.utils import _pytree
 
 from . import guard, places, trees
+from .losses import OF_PYTORCH, target_of
 from .problem import TARGETS, Call, Problem, call_of
 from .subject import NotApplicable
 from .tape import Entry, Loss, Ref, Tape, again
 
-# Losses of PyTorch, which name their targets.
-_LOSSES = {getattr(F, name) for name in (
-    "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss",
-    "binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div", "poisson_nll_loss",
-    "gaussian_nll_loss", "multi_margin_loss", "multilabel_margin_loss", "soft_margin_loss",
-    "multilabel_soft_margin_loss", "hinge_embedding_loss", "margin_ranking_loss",
-    "cosine_embedding_loss", "ctc_loss")}
 _NEAR = 1e-3  # relative: the loss computed again on the same machine, in other buffers
 
 
@@ -41,7 +34,8 @@ class Replay:
         self.names.update((id(value), name) for name, value in
                           model.named_buffers(remove_duplicate=False))
         self.calls = [entry for entry in self.entries if entry.function is None]
-        self.handed_in = {value.key for entry in self.calls for name, value in _arguments(entry)
+        self.handed_in = {value.key for entry in self.calls if self._returns_number(entry)
+                          for name, value in _arguments(entry)
                           if name in TARGETS and isinstance(value, Ref)
                           and self._may_be_target(value.key)}  # of networks that return the loss
         self.targets = [*self.handed_in, *(key for key in self._targets()
@@ -52,7 +46,7 @@ class Replay:
     def _targets(self) -> list[int]:
         """Which constants are targets: those that a loss of PyTorch names so; else those of
         hand-written operations that have a row for each row of the input."""
-        named = [key for entry in self.entries if entry.function in _LOSSES
+        named = [key for entry in self.entries if entry.function in OF_PYTORCH
                  for key in self._target_of(entry)]
         if named:
             return list(dict.fromkeys(named))
@@ -62,13 +56,13 @@ class Replay:
             key for entry in self.entries if entry.function is not None for key in entry.inputs
             if self._may_be_target(key) and self.tape.constants[key].shape[:1] in rows))
 
+    def _returns_number(self, entry: Entry) -> bool:
+        """Whether one of the tensors that a network returned may be a loss. Otherwise an argument
+        `y` is an input, such as the second picture of a pair."""
+        return any(self.tape.returned[key].numel() == 1 for key in entry.outputs)
+
     def _target_of(self, entry: Entry) -> list[int]:
-        args, kwargs = entry.tree
-        try:
-            given = inspect.signature(entry.function).bind(*args, **kwargs).arguments
-        except (TypeError, ValueError):
-            given = dict(enumerate(args)) | kwargs
-        value = next((given[name] for name in ("target", "targets", 1) if name in given), None)
+        value = target_of(entry.function, *entry.tree)
         return [value.key] if isinstance(value, Ref) and self._may_be_target(value.key) else []
 
     def _may_be_target(self, key: int) -> bool:
@@ -130,7 +124,7 @@ class Replay:
         return sum(self._scalar(loss, values) for loss in self.losses)
 
     def _module(self, model: nn.Module, entry: Entry) -> nn.Module:
-        return model.get_submodule(self.paths[id(entry.module)])
+        return dict(model.named_modules(remove_duplicate=False))[self.paths[id(entry.module)]]
 
     @staticmethod
     def _scalar(loss: Loss, values: dict[int, Any]) -> torch.Tensor:
@@ -139,8 +133,8 @@ class Replay:
 
     # --- whether it is the program's ----------------------------------------------------------
 
-    def why_not(self) -> str:
-        """Why the loss cannot be computed again; "" if it can."""
+    def why_not(self, end: float) -> str:
+        """Why the loss cannot be computed again before `end`; "" if it can."""
         if self.tape.too_long:
             return "the step has too many operations"
         missing = [loss for loss in self.losses
@@ -152,13 +146,14 @@ class Replay:
         if lost:
             return f"the loss also calls {type(lost[0].module).__name__}"
         try:
-            return self._difference()
+            return self._difference(end)
         except Exception as problem:  # of the program's own code
             return f"the loss cannot be computed again: {type(problem).__name__}: " + \
                 " ".join(str(problem).split())[:200]
 
-    def _difference(self) -> str:
-        """Whether the same networks give the same loss, unless they draw random numbers."""
+    def _difference(self, end: float) -> str:
+        """Why not: whether the same networks give another loss, though they draw no random
+        numbers."""
         targets = [self.tape.constants[key] for key in self.targets]
         values = []
         for seed in (0, 1):
@@ -167,6 +162,8 @@ class Replay:
             for entry in self.calls:
                 self._module(twin, entry).train(entry.training)
             values.append(self.loss(twin, targets))
+            if time.monotonic() > end:
+                return "no time was left for it (seconds=)"
         if not values[0].requires_grad:
             return "" if not any(loss.value.requires_grad for loss in self.losses) else \
                 "the loss computed again has no gradient"
@@ -175,16 +172,17 @@ class Replay:
         if found == other and math.isfinite(wanted) and \
                 abs(found - wanted) > _NEAR * max(abs(wanted), 1e-6):
             return f"the loss computed again is {found:.6g}, and was {wanted:.6g} in the program: " \
-                   "the network keeps a state between calls"
+                   "the network keeps a state between calls, or a hook changes its values"
         return ""
 
 
-def problem_of(tape: Tape, losses: list[Loss], model: nn.Module, ends: set[int]) -> Problem:
+def problem_of(tape: Tape, losses: list[Loss], model: nn.Module, ends: set[int],
+               end: float) -> Problem:
     """The problem of a step. Without a replay its loss is not applicable, with the reason."""
     replay = Replay(tape, losses, model, ends)
     with guard.untouched(model):
         try:
-            why = replay.why_not()
+            why = replay.why_not(end)
         except guard.CannotCopy as problem:
             why = f"the model cannot be copied: {problem}"
     result = Problem(model, replay.loss if not why else _refused(why))

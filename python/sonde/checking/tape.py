@@ -10,6 +10,7 @@ has trained parameters. All other tensors are constants, of which the tape keeps
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -65,7 +66,8 @@ class Tape(TorchFunctionMode):
         self.returned: dict[int, torch.Tensor] = {}  # by networks
         self.kept: list[Any] = []  # their ids stay theirs
         self.busy = False
-        self.too_long = False
+        self.too_long = self.other_thread = False
+        self.thread = threading.get_ident()
         self.on_backward: Callable[[], None] = lambda: None
 
     # --- operations ---------------------------------------------------------------------------
@@ -73,7 +75,7 @@ class Tape(TorchFunctionMode):
     def __torch_function__(self, function: Any, types: Any, args: Any = (),
                            kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if self.busy:
+        if self.busy or _is_transformed():
             return function(*args, **kwargs)
         if function in _BACKWARD:
             return self._backward(function, args, kwargs)
@@ -82,7 +84,8 @@ class Tape(TorchFunctionMode):
     def operation(self, function: Any, args: Any, kwargs: Any) -> Any:
         """Calls a function, and makes an entry of it if a gradient may go through it."""
         tensors = trees.tensors((args, kwargs))
-        if not any(value.requires_grad or id(value) in self.alive for value in tensors):
+        grad = torch.is_grad_enabled()  # else parameters alone make no entry: as a policy acts
+        if not any(grad and value.requires_grad or id(value) in self.alive for value in tensors):
             return function(*args, **kwargs)
         tree, inputs = self._referred((args, kwargs))
         versions = [_version(value) for value in tensors]
@@ -119,13 +122,18 @@ class Tape(TorchFunctionMode):
         tape = self
 
         def heard(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-            if tape.busy or not is_network(module):
+            if tape.busy or _is_transformed() or not is_network(module):
+                return call(module, *args, **kwargs)
+            if threading.get_ident() != tape.thread:  # whose operations a mode does not see
+                tape.other_thread = True
                 return call(module, *args, **kwargs)
             return tape._call(call, module, args, kwargs)
 
         def applied(cls: Any, *args: Any, **kwargs: Any) -> Any:
             bound = apply.__get__(None, cls)
-            return bound(*args, **kwargs) if tape.busy else tape.operation(bound, args, kwargs)
+            if tape.busy or _is_transformed() or threading.get_ident() != tape.thread:
+                return bound(*args, **kwargs)
+            return tape.operation(bound, args, kwargs)
 
         nn.Module.__call__ = heard  # type: ignore[method-assign]
         torch.autograd.Function.apply = classmethod(applied)  # type: ignore[assignment]
@@ -193,6 +201,11 @@ class Tape(TorchFunctionMode):
         return found[::-1]
 
 
+def _is_transformed() -> bool:
+    """Whether a transformation of functions, or a trace for TorchScript, calls the program."""
+    return torch._C._functorch.peek_interpreter_stack() is not None or torch.jit.is_tracing()
+
+
 def is_network(module: nn.Module) -> bool:
     """Whether a call of it belongs to a training step, and it is no wrapper of a network."""
     return type(module).__name__ not in _WRAPPERS and torch.is_grad_enabled() and \
@@ -200,7 +213,9 @@ def is_network(module: nn.Module) -> bool:
 
 
 def _version(value: torch.Tensor) -> int:
-    return 0 if value.is_inference() else value._version
+    if isinstance(value, nn.parameter.UninitializedTensorMixin) or value.is_inference():
+        return 0
+    return value._version
 
 
 def _context() -> tuple[Any, ...]:

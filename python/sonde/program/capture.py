@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode, _len_torch_function_stack, _pop_m
 
 from .. import _sonde
 from . import compiled, losses, ops
-from .facts import Facts, have_equal_values, shift_of
+from .facts import Facts, column_of, constant_of, hash_of, rows_of, shift_of
 from .known import Known
 from .places import Finder, Place
 from .text import Files
@@ -127,7 +127,8 @@ class Capture(Seer):
         self.losses: list[dict[str, Any]] = []
         self.facts: dict[str, Any] = {}
         self.tokens: list[tuple[str, Any]] = []  # names of integer inputs, weak references
-        self.reals: list[tuple[str, Any]] = []  # the same of floating inputs
+        self.hashes: dict[int, str] = {}  # names of floating inputs, by what equal ones share
+        self.rows: Any = None  # of the first input
         self.given: list[Any] = []  # inputs of a call that is one operation
         self.gap = ""
         self.makers: dict[int, int] = {}  # nodes, by the value that they make
@@ -309,6 +310,7 @@ class Capture(Seer):
         """Leaves out what neither the losses nor the model use and what nothing of the model
         is in: a loader's work, say. Of what was computed before the step, that is all that the
         step does not use."""
+        self.known.mark_built()
         used = {i for row in self.losses for i in (row["predictions"], row["targets"])}
         used |= {row["value"] for row in self.events if "value" in row}
         used |= {i for i, row in enumerate(self.values) if row.get("tensor")}
@@ -367,6 +369,9 @@ class Capture(Seer):
             name = self.observed.loss(*node["_function"], operands, (
                 inputs.index(predictions), inputs.index(targets)), result, self.training)
             self._name_targets(targets, name)
+            constant = constant_of(operands[inputs.index(targets)])
+            if constant is not None:
+                node["attributes"]["targets_all"] = constant
         self._loss(number, node["outputs"][0], predictions, targets, node["place"])
         if len(self.losses) == 1 and targets >= 0:
             self._facts(operands[node["inputs"].index(targets)])
@@ -378,18 +383,20 @@ class Capture(Seer):
     def _facts(self, targets: torch.Tensor) -> None:
         if targets.is_complex() or not targets.numel():
             return
+        column = column_of(self.rows, targets) if self.rows is not None else None
+        if column is not None:
+            self.facts["targets_column"] = column
         if targets.is_floating_point():
             self.facts |= self.facts_of.of_targets(targets)
-            equal = next((name for name, reference in self.reals
-                          if have_equal_values(reference(), targets)), None)
-            if equal is not None:
-                self.facts["targets_equal_input"] = equal
+            name = self.hashes.get(hash_of(targets) or -1)
+            if name:
+                self.facts["targets_input"] = name
             return
         self.facts |= self.facts_of.of_labels(targets)
         for name, reference in self.tokens:
             tokens = reference()
             shift = shift_of(tokens, targets) if tokens is not None else None
-            if shift is not None and (shift or "labels_shift" not in self.facts):
+            if shift or (shift == 0 and "labels_shift" not in self.facts):
                 self.facts |= {"labels_shift": shift, "labels_equal_input": shift == 0,
                                "labels_input": name}
             if shift:
@@ -608,8 +615,9 @@ class Capture(Seer):
             counts[kind] += 1
             if "input_dtype" not in self.facts and tensor.numel():
                 self.facts |= self.facts_of.of_input(tensor)
-            if kind == "input" and len(self.reals) < _TOKENS:
-                self.reals.append((row.get("tensor", ""), weakref.ref(tensor)))
+                self.rows = rows_of(tensor) if kind == "input" else None
+            if kind == "input" and len(self.hashes) < _TOKENS:
+                self.hashes.setdefault(hash_of(tensor) or 0, row.get("tensor", ""))
             if kind == "input_ids" and tensor.dim() == 2 and len(self.tokens) < _TOKENS and \
                     tensor.dtype != torch.bool and not tensor.is_complex():
                 self.tokens.append((row.get("tensor", ""), weakref.ref(tensor)))

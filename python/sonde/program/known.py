@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import weakref
 from collections.abc import Mapping
 from typing import Any
@@ -28,6 +29,7 @@ class Known:
         self.module_ids: dict[int, tuple[int, Any]] = {}  # and weak references
         self.module_refs: list[Any] = []  # as modules
         self.declared = 0  # modules of the model that are no unknown ones
+        self.called_within: set[int] = set()  # unknown ones that modules of the model called
         self.parameters: list[dict[str, Any]] = []
         self.parameter_ids: dict[int, int] = {}
         self.buffers: dict[int, str] = {}
@@ -38,6 +40,15 @@ class Known:
             for name, module in root.named_modules():
                 self._module(".".join(part for part in (prefix, name) if part), module, True)
         self.declared = len(self.modules)
+        for ref in self.module_refs[:]:
+            self._count_repeats(ref())
+
+    def _count_repeats(self, module: torch.nn.Module | None) -> None:
+        """Of the parts of a container, how often one stands there."""
+        counts = collections.Counter(map(id, module._modules.values())) if module else {}
+        for key, count in counts.items():
+            if count > 1 and key in self.module_ids:
+                self.modules[self.module_ids[key][0]]["attributes"]["repeated"] = count
 
     def renew(self, optimizers: list[Any]) -> None:
         """Their attributes may have changed, and the modes of modules."""
@@ -121,7 +132,17 @@ class Known:
         if found is not None and found[1]() is module:
             return found[0]
         self.module_ids.pop(id(module), None)
-        return self._module(self._name_of(module, caller), module, False)
+        index = self._module(self._name_of(module, caller), module, False)
+        if caller >= 0 and (self.modules[caller]["registered"] or caller in self.called_within):
+            self.called_within.add(index)
+            self.modules[index]["attributes"]["within"] = True
+        return index
+
+    def mark_built(self) -> None:
+        """The modules that forward built: the model called them, and they are gone."""
+        for index in self.called_within:
+            if self.module_refs[index]() is None:
+                self.modules[index]["attributes"]["built"] = True
 
     def _name_of(self, module: torch.nn.Module, caller: int) -> str:
         """The path of a module that its caller has in a list, say, or within a part; else its

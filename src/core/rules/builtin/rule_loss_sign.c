@@ -9,14 +9,16 @@
  *               times the largest size of its first window and of what it has been since
  *               above 0, and below -BOUNDED, where cosines, their sums and overlaps end. A
  *               likelihood or a cosine may be below 0 and fall, but not like this: it
- *               slows down; or
- *     negative  backward is called on the negative of such a loss, by the program: training
- *               raises it. Players do that, and their losses need not fall.
+ *               slows down.
  * Labels alone prove nothing: counts, densities of a class, cosines to a class and losses
  * with a reward for entropy or learned weights may be below 0, from the first step on, as
  * those of densities may. Evidence: vital signs of losses.
+ *
+ * By the program of a step, it fires when losses enter the objective with the wrong sign
+ * (program_signs.c) or players do not oppose each other (program_players.c).
  */
 #include "rules/builtin/builtin.h"
+#include "rules/builtin/program_signs.h"
 #include "rules/builtin/program_walk.h"
 
 #include "base/macros.h"
@@ -57,54 +59,6 @@ static bool is_never_below(const char *op)
                                         "margin",       "squared",       "absolute"};
 
     return sonde__builtin_has_word(op, names, SONDE_COUNT_OF(names));
-}
-
-/* The loss whose negative a value is, and which is never below 0; NULL: it is none. */
-static const sonde_program_node *negated(const sonde_program *program, int value)
-{
-    const sonde_program_node *made =
-        value >= 0 ? sonde__builtin_walk_maker(program, value) : NULL;
-    const bool turned =
-        made != NULL && (strcmp(made->op, "neg") == 0 ||
-                         (sonde__builtin_walk_is(made->op, "mul div") &&
-                          sonde_attribute_number(made->attributes, "scalar", 0.0) < 0.0));
-
-    value = turned ? sonde__builtin_walk_first(made) : -1;
-    made = value >= 0
-               ? sonde__builtin_walk_up(
-                     program, &value, SONDE__WALK_VIEWS " " SONDE__WALK_PLAIN " mean sum")
-               : NULL;
-    for (size_t i = 0; made != NULL && i < program->loss_count; i++) {
-        if (program->losses[i].value == value && is_never_below(made->op)) {
-            return made;
-        }
-    }
-    return NULL;
-}
-
-static void judge_program(sonde_rule_run *run, const sonde_program *program)
-{
-    sonde__builtin_free_losses(run, program);
-    for (size_t i = 0; i < program->event_count; i++) {
-        const sonde_program_event *event = &program->events[i];
-        const sonde_program_node *made = event->kind == SONDE_EVENT_BACKWARD &&
-                                                 sonde__builtin_walk_trains(program) &&
-                                                 !sonde__rule_loss_may_rise(run)
-                                             ? negated(program, event->value)
-                                             : NULL;
-        sonde__builtin_text line;
-
-        if (made != NULL &&
-            sonde_rule_found_at(run,
-                                sonde__builtin_walk_tensor(program, event->value, -1),
-                                event->place, SONDE_SEVERITY_ERROR, "sign", -1.0, 0.0)) {
-            sonde_rule_say(run, NULL,
-                           "backward is called on the negative of %s%s, which is never "
-                           "below 0: training raises it.",
-                           made->op,
-                           sonde__builtin_walk_line(program, made->place, &line));
-        }
-    }
 }
 
 static void judge_windows(sonde_rule_run *run, const sonde_rule_tensor *t)
@@ -160,16 +114,23 @@ static void step(sonde_rule_run *run)
     }
 }
 
+static void read_program(sonde_rule_run *run, const sonde_program *program)
+{
+    sonde__builtin_free_losses(run, program);
+    sonde__builtin_sign_program(run, program);
+    sonde__builtin_player_program(run, program);
+}
+
 const sonde_rule sonde__builtin_loss_sign = {
     SONDE__RULE("LossSign", loss_sign),
     .summary = "the loss has the wrong sign",
     .condition =
-        "A loss whose op is never below 0 is below 0 at `patience` observed steps in a row; or a loss that is meant to fall falls faster and faster, to below minus five times the largest value that it had; "
-        "or, by the program, backward is called on the negative of such a loss, though losses are meant to fall.",
+        "A loss whose op is never below 0 is below 0 at `patience` observed steps in a row; or a loss that is meant to fall falls faster and faster, to below minus five times the largest value that it had. "
+        "By the program of a training step: all losses that backward is called on have a minus before them, or logarithms of probabilities have none; or a discriminator and its generator want the same of its outputs.",
     .advice = "Minimize the loss itself, not its negative; check the sign of each term.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
     .wants = sonde__builtin_wants_role,
-    .program = judge_program,
+    .program = read_program,
     .step = step,
 };

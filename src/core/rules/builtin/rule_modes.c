@@ -40,9 +40,9 @@ enum { INPUTS = 0, OUTPUTS = 1, EVAL_BUFFERS = 2, REMEMBERED = 1024 };
 #define APART 1e-4
 
 typedef struct nondeterminism {
-    uint64_t inputs;           /* combined hash of this step */
-    uint64_t kept[REMEMBERED]; /* of steps before */
-    bool again, buffers;       /* an input was evaluated twice; a buffer was seen twice */
+    uint64_t inputs;     /* combined hash of this step */
+    uint64_t forgotten;  /* how often what was remembered was forgotten */
+    bool again, buffers; /* an input was evaluated twice; a buffer was seen twice */
     sonde_mode mode;
     int64_t others; /* steps of other modes so far */
 } nondeterminism;
@@ -50,8 +50,9 @@ typedef struct nondeterminism {
 typedef struct eval_memory {
     union {
         struct {
-            double l1[REMEMBERED],
-                sum[REMEMBERED]; /* of an output, by hash of the inputs */
+            uint64_t key[REMEMBERED]; /* of an output, by hash of the inputs: a step of
+                                         other modules has none */
+            double l1[REMEMBERED], sum[REMEMBERED];
         } output;
         sonde_vitals before; /* of a buffer */
     } as;
@@ -74,7 +75,7 @@ static void forget(sonde_rule_run *run)
 {
     nondeterminism *state = sonde_rule_state(run);
 
-    memset(state->kept, 0, sizeof state->kept);
+    state->forgotten++;
     SONDE__EACH (run, t) {
         ((eval_memory *)t->memory)->has_before = false;
     }
@@ -91,12 +92,14 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     }
 }
 
-static void judge_output(sonde_rule_run *run, const sonde_rule_tensor *t, bool again)
+static void judge_output(sonde_rule_run *run, const sonde_rule_tensor *t)
 {
-    const nondeterminism *state = sonde_rule_state(run);
+    nondeterminism *state = sonde_rule_state(run);
     const sonde_vitals *v = t->vitals;
     eval_memory *memory = t->memory;
     const size_t at = state->inputs % REMEMBERED;
+    const uint64_t key = state->inputs + state->forgotten * UINT64_C(0x9E3779B97F4A7C15);
+    const bool again = memory->as.output.key[at] == key;
     double *l1 = &memory->as.output.l1[at], *sum = &memory->as.output.sum[at];
     const double apart = fmax(fabs(v->l1 - *l1), fabs(v->sum - *sum));
 
@@ -107,6 +110,8 @@ static void judge_output(sonde_rule_run *run, const sonde_rule_tensor *t, bool a
                            "happened in between: magnitudes sum to %.6g instead of %.6g.",
                            v->l1, *l1);
     }
+    state->again = state->again || again;
+    memory->as.output.key[at] = key;
     *l1 = v->l1;
     *sum = v->sum;
 }
@@ -135,23 +140,19 @@ static void eval_step(sonde_rule_run *run)
 {
     nondeterminism *state = sonde_rule_state(run);
     const sonde_coordinate *at = sonde_rule_at(run);
-    uint64_t *kept = &state->kept[state->inputs % REMEMBERED];
 
     if (state->mode != at->mode || state->others != at->global_step - at->mode_step) {
         forget(run);
         state->mode = at->mode;
         state->others = at->global_step - at->mode_step;
     }
-    const bool again = state->inputs != 0 && *kept == state->inputs;
-    state->again = state->again || again;
     SONDE__EACH (run, t) {
         if (t->vitals != NULL && t->need == OUTPUTS && state->inputs != 0) {
-            judge_output(run, t, again);
+            judge_output(run, t);
         } else if (t->vitals != NULL && t->need == EVAL_BUFFERS) {
             eval_judge_buffer(run, t);
         }
     }
-    *kept = state->inputs;
     state->inputs = 0;
 }
 

@@ -174,7 +174,8 @@ static void compare(sonde_rule_run *run, sonde_rule_tensor *tensor)
         memory->had_hash = has_hash;
         memory->had_vitals = v != NULL;
     }
-    memory->empty = v != NULL && v->min == v->max && (memory->varied || v->zero > 0);
+    memory->empty = v != NULL && (v->nan == v->count ||
+                                  (v->min == v->max && (memory->varied || v->zero > 0)));
     memory->varied = memory->varied || (v != NULL && v->min < v->max);
 }
 

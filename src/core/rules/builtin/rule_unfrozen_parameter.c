@@ -134,7 +134,9 @@ static void step(sonde_rule_run *run)
         }
         const bool any =
             memory->has_before && !sonde__builtin_same_vitals(now, &memory->before);
-        const bool shrunk = any && shrank(now, &memory->before);
+        /* A copy of equal values that follows its original shrinks as that does. */
+        const bool follows = memory->copy && now->min == now->max;
+        const bool shrunk = any && !follows && shrank(now, &memory->before);
         const bool changed = any && (chosen || (most && !memory->copy) || shrunk);
         memory->changes += changed;
         memory->shrunk += shrunk;
