@@ -225,6 +225,20 @@ static const program_case cases[] = {
      .about = "loss",
      .line = 5,
      .message = "jumped"},
+    {"a player raises the loss of the other",
+     "LossSign",
+     {PLAYERS("neg", IS_LOSS, STEP(1))},
+     LOSS,
+     below_zero,
+     40,
+     .outcome = CLEAN},
+    {"a loss that may be negative",
+     "LossSign",
+     {PLAYERS("neg", "", STEP(0) STEP(1))},
+     LOSS,
+     below_zero,
+     40,
+     .outcome = CLEAN},
 };
 
 int main(void)
