@@ -1,6 +1,6 @@
 /*
  * test_program_steps.c - TrainEvalMode, EvalNondeterminism, StepOrder,
- * MissingZeroGrad and DuplicateBatch by the program of a step.
+ * MissingZeroGrad, DuplicateBatch and ReplicaDivergence by the program of a step.
  */
 #include "rules/program_cases.h"
 
@@ -91,6 +91,13 @@ static void put_gradient(stream *s, int step)
     put_loss(s, step);
     stream_put_all(s, 1, 0.5F);
 }
+
+/* Processes that have been compared; found: what differs. */
+#define COMPARED(found)                                                                  \
+    "'mode': 'train', 'facts': {'replicas': 2, 'replicas_compared': 3" found "}"
+#define DIFFERS(kind, count)                                                             \
+    ", 'replicas_differ': 'fc.weight', 'replicas_kind': '" kind "', 'replicas_first': 0," \
+    " 'replicas_other': 1, 'replicas_step': 5, 'replicas_count': " count
 
 /* From the third step on, at every third step that of the step before. */
 static void put_batch_twice(stream *s, int step)
@@ -494,7 +501,28 @@ static const program_case cases[] = {
      .outcome = FAILED,
      .about = "input",
      .line = 3,
-     .message = "Each batch comes 2 times in a row, once from each worker"},
+     .message = "Each batch comes 2 times in a row, once from each worker"},    {"processes that go together",
+     "ReplicaDivergence",
+     {COMPARED("")},
+     "loss loss",
+     put_loss,
+     .outcome = CLEAN},
+    {"a process that goes its own way",
+     "ReplicaDivergence",
+     {COMPARED(""), COMPARED(DIFFERS("part", "2"))},
+     "loss loss",
+     put_loss,
+     .outcome = FAILED,
+     .about = "fc.weight",
+     .message = "different values before training step 5"},
+    {"processes that began with other values",
+     "ReplicaDivergence",
+     {COMPARED(DIFFERS("start", "1"))},
+     "loss loss",
+     put_loss,
+     .outcome = FAILED,
+     .about = "fc.weight",
+     .message = "began with different values"},
 };
 
 int main(void)

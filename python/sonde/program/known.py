@@ -113,7 +113,7 @@ class Known:
             self.module_refs.append(_nothing)
             self.modules.append({"name": path or kind, "kind": kind, "registered": False,
                                  "called": True, "training": True, "place": None,
-                                 "attributes": {}})
+                                 "attributes": {"within": True}})
         self._parameter(parameter, f"{path or kind}.{name}", self.module_ids[key][0])
 
     def names_activations(self, index: int) -> bool:
