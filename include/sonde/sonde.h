@@ -11,6 +11,7 @@
 #include <sonde/anchor.h>
 #include <sonde/catalogue.h>
 #include <sonde/control.h>
+#include <sonde/diff.h>
 #include <sonde/error.h>
 #include <sonde/export.h>
 #include <sonde/export_run.h>

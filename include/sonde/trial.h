@@ -195,6 +195,13 @@ SONDE_API bool sonde_trial_step_time(const sonde_trial *trial, sonde_mode mode,
 SONDE_API SONDE_CHECKED sonde_err sonde_trial_value(sonde_trial *trial, uint32_t id,
                                                     const sonde_trial_at *where,
                                                     sonde_view *view, sonde_diag *diag);
+/* Gets the hash of the raw value at a place as it was recorded, without reading the value:
+ * XXH3 (64 bits) of its row-major bytes. *form: its dtype and shape, without data.
+ * Errors are those of sonde_trial_value. SONDE_EUNSUPPORTED: runs of smdebug have none. */
+SONDE_API SONDE_CHECKED sonde_err sonde_trial_hash(sonde_trial *trial, uint32_t id,
+                                                   const sonde_trial_at *where,
+                                                   uint64_t *hash, sonde_view *form,
+                                                   sonde_diag *diag);
 /* Returns whether the value that sonde_trial_value returned last is borrowed until the
  * trial closes: its bytes are mapped, neither compressed nor smdebug's. */
 SONDE_API bool sonde_trial_is_mapped(const sonde_trial *trial, const sonde_view *value);

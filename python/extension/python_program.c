@@ -253,6 +253,26 @@ static bool record(sonde__python_watch *self, int mode)
     return good;
 }
 
+static bool compare(sonde__python_watch *self)
+{
+    PyObject *step = step_of(self, SONDE_MODE_TRAIN);
+    const bool good = step != NULL && tell(self, "compare", step, NULL);
+
+    Py_XDECREF(step);
+    return good;
+}
+
+PyObject *sonde__python_compare_at(PyObject *watch, PyObject *step)
+{
+    const unsigned long long at = PyLong_AsUnsignedLongLong(step);
+
+    if (PyErr_Occurred() != NULL) {
+        return NULL;
+    }
+    ((sonde__python_watch *)watch)->programs.compare_at = at;
+    Py_RETURN_NONE;
+}
+
 bool sonde__python_program_begin(sonde__python_watch *self, int mode)
 {
     sonde__python_programs *programs = &self->programs;
@@ -271,6 +291,10 @@ bool sonde__python_program_begin(sonde__python_watch *self, int mode)
         good = record(self, mode);
     } else if (good && is_any_due(self, mode)) {
         good = look(self, mode);
+    }
+    if (good && mode == SONDE_MODE_TRAIN &&
+        programs->begun[mode] >= programs->compare_at) {
+        good = compare(self);
     }
     programs->begun[mode]++;
     programs->steps++;

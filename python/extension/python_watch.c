@@ -690,6 +690,9 @@ PyDoc_STRVAR(record_next_doc,
 PyDoc_STRVAR(look_for_doc,
              "look_for(slot, evaluated, always)\n--\n\n"
              "program.Programs shows this tensor when it is due; evaluated: then alone.");
+PyDoc_STRVAR(compare_at_doc,
+             "compare_at(step)\n--\n\n"
+             "program.Programs.compare is called when that step of training begins.");
 PyDoc_STRVAR(note_doc,
              "note(kind, number)\n--\n\n"
              "What happens to gradients or a schedule belongs to the outline "
@@ -723,6 +726,7 @@ static PyMethodDef methods[] = {
     {"return_to", sonde__python_return_to, METH_VARARGS, return_to_doc},
     {"record_next", sonde__python_record_next, METH_NOARGS, record_next_doc},
     {"look_for", sonde__python_look_for, METH_VARARGS, look_for_doc},
+    {"compare_at", sonde__python_compare_at, METH_O, compare_at_doc},
     {"program", sonde__python_record_program, METH_O,
      "program(text)\n--\n\nThe JSON text of the program of the step that is on."},
     {"note", sonde__python_note, METH_VARARGS, note_doc},

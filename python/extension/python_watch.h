@@ -92,6 +92,8 @@ typedef struct sonde__python_programs {
     bool looks_always;                  /* when they are due, and not more seldom */
     uint64_t begun[SONDE_MODE_COUNT];   /* steps; of others than training: since the last
                                            one of that */
+    uint64_t
+        compare_at; /* the step of training at whose beginning replicas are compared */
 } sonde__python_programs;
 
 typedef struct sonde__python_watch {
@@ -395,6 +397,7 @@ bool sonde__python_program_drop(sonde__python_watch *self);
 PyObject *sonde__python_record_program(PyObject *watch, PyObject *text);
 PyObject *sonde__python_note(PyObject *watch, PyObject *arguments);
 PyObject *sonde__python_record_next(PyObject *watch, PyObject *unused);
+PyObject *sonde__python_compare_at(PyObject *watch, PyObject *step);
 PyObject *sonde__python_look_for(PyObject *watch, PyObject *arguments);
 
 /* --- losses ------------------------------------------------------------------------- */

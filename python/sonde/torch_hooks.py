@@ -391,14 +391,15 @@ class Hooks:
         return f"for optimizer {number}" if number and not hasattr(parameter, "_local_tensor") else ""
 
     def check_optimizers(self, optimizers: list[Any]) -> None:
+        """One of several may hold parameters of the program's own: a temperature, say."""
         for optimizer in optimizers:
             if not isinstance(optimizer, torch.optim.Optimizer):
                 raise _sonde.BadValueError(f"optimizer: {type(optimizer).__name__} (expected a "
                                            "torch.optim.Optimizer)")
-            held = {id(p) for group in optimizer.param_groups for p in group["params"]}
-            if self.names and not held & self.names.keys():
-                raise _sonde.BadValueError("optimizer: it holds none of the model's parameters; "
-                                           "was it made before the model was moved or copied?")
+        held = {id(p) for one in optimizers for group in one.param_groups for p in group["params"]}
+        if optimizers and self.names and not held & self.names.keys():
+            raise _sonde.BadValueError("optimizer: it holds none of the model's parameters; "
+                                       "was it made before the model was moved or copied?")
 
     # --- installing -----------------------------------------------------------------------
 

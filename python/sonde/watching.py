@@ -39,6 +39,7 @@ KINDS = {"losses": ("loss",), "gradients": ("gradient",), "weights": ("weight", 
 EVERY = {"losses": 1, "gradients": 1, "weights": 0, "updates": 10, "buffers": 10,
          "optimizer": 0, "activations": 0}
 _LINES_PER_RULE = 3  # findings that are printed of one rule
+_FAILURE_MOST = 200  # characters of an exception in the verdict
 _NAME_MOST = 4096  # bytes of a name that is recorded
 
 _open: list["Watch"] = []
@@ -49,6 +50,9 @@ def _intervals(every: int | Mapping[str, int] | None) -> dict[str, int]:
     """Steps between observations of each kind; 0: as the rules need, -1: never."""
     if every is None:
         return dict(EVERY)
+    if not isinstance(every, (int, Mapping)):
+        raise _sonde.BadValueError(f"every: {every!r} (expected a number of steps, or a mapping of "
+                                   f"{', '.join(EVERY)} to such)")
     if isinstance(every, int):
         every = dict.fromkeys(EVERY, every)
     unknown = sorted(set(every) - set(EVERY))
@@ -129,6 +133,8 @@ class Watch:
         self._folder = Folder("")
         self._rank, self._world = rank, world
         self._word = "not judged"
+        self._failure = ""  # the exception that ended the program
+        self._replicas = "the replicas were not compared: no model is watched"
         self._worker = f"worker {rank}: " if world > 1 else ""  # in what is printed
         self.every = _intervals(every)
         self.on_finding = on_finding
@@ -320,6 +326,7 @@ class Watch:
             self._end_evaluation()
         finally:
             self._hooks.remove()
+            self._replicas = self._hooks.programs.replicas.account
             self._hooks = None
 
     def close(self, reason: str = "finished", text: str | None = None) -> None:
@@ -329,6 +336,8 @@ class Watch:
         if self.closed:
             return
         self._core.verdict()  # raises in a call from a rule
+        if reason == "failed":
+            self._break_off(text)
         if self._device is not None and os.getpid() == self._process:
             self._arrive()
         self.closed = True
@@ -356,6 +365,16 @@ class Watch:
         lacks = mode == 0 and self._hooks is not None and self._hooks.programs.lacks_step(False)
         if (mode > 0 or lacks) and os.getpid() == self._process:
             self._core.end()
+
+    def _break_off(self, text: str | None) -> None:
+        """The program ends by an exception, perhaps within a step."""
+        self._failure = text or "an exception"
+        if self._hooks is None or os.getpid() != self._process or self._core.state()[2] < 0:
+            return
+        try:
+            self._hooks.programs.break_off()
+        except Exception as problem:
+            self._fault(problem)
 
     def _use_device(self) -> None:
         """From now on values are computed where they are, and arrive later."""
@@ -408,10 +427,12 @@ class Watch:
             return
         sound = self._word == "nothing found"
         if self._world > 1 and not any(f.rule == "ReplicaDivergence" for f in self._kept):
-            text += "; the replicas were not compared with each other"
-            text += f": sonde rules {self.path} does" if self.path else ""
+            text += f"; {self._replicas}"
+            text += f" (sonde rules {self.path} compares all)" if self.path else ""
         elif not sound and self._word != "not judged" and self.path:
             text += f"; sonde rules {self.path}"
+        if self._failure:
+            text += f"; the program ended by {self._failure[:_FAILURE_MOST].splitlines()[0]}"
         if self._rank == 0 or not sound:  # of several workers, one says that nothing was found
             _say(self._worker + text)
 
@@ -484,7 +505,16 @@ def _array(value: float) -> Any:
     return array.array("d", [value])
 
 
+def _is_wrapped(tensor: Any) -> bool:
+    """Whether torch.func (vmap, grad) has put one of its own around a tensor."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(tensor, torch.Tensor) and \
+        torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+
+
 def _needs_unwrapping(tensor: Any) -> bool:
+    if _is_wrapped(tensor):
+        return True
     device = getattr(tensor, "device", None)
     return device is not None and getattr(device, "type", "cpu") != "cpu" or \
         getattr(tensor, "is_sparse", False) or hasattr(tensor, "_local_tensor")
@@ -506,7 +536,7 @@ def _note(tensor: Any) -> str:
 
 def _like(tensor: Any) -> Any:
     """A tensor in host memory of the dtype and shape of one that is elsewhere."""
-    if hasattr(tensor, "_local_tensor") or getattr(tensor, "is_sparse", False) or \
+    if _is_wrapped(tensor) or hasattr(tensor, "_local_tensor") or getattr(tensor, "is_sparse", False) or \
             getattr(tensor, "is_meta", False) or not hasattr(tensor, "new_empty"):
         return _unwrap(tensor)
     return _unwrap(tensor.new_empty(tensor.shape, device="cpu"))
@@ -514,6 +544,11 @@ def _like(tensor: Any) -> Any:
 
 def _unwrap(tensor: Any) -> Any:
     """A tensor in host memory for one that C cannot read directly; None: there is none."""
+    wrapped = _is_wrapped(tensor)
+    while _is_wrapped(tensor):  # of vmap: the whole batch
+        tensor = sys.modules["torch"]._C._functorch.get_unwrapped(tensor)
+    if wrapped and tensor.is_cpu:
+        return tensor  # an operation on it would be one of torch.func's
     local = getattr(tensor, "_local_tensor", None)  # the shard of a distributed tensor
     if local is not None:
         return local.detach()

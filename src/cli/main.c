@@ -18,18 +18,18 @@
 /* --- the table -------------------------------------------------------------------- */
 
 extern const cli_command cli_train, cli_eval, cli_predict, cli_tensors, cli_compile,
-    cli_ls, cli_show, cli_tail, cli_query, cli_export, cli_verify, cli_plot, cli_rules,
-    cli_rules_list, cli_rules_show, cli_stop, cli_checkpoint, cli_send, cli_demo,
-    cli_demo_list, cli_data_fetch, cli_data_synth, cli_data_info, cli_manual, cli_watch,
-    cli_check, cli_program;
+    cli_ls, cli_show, cli_tail, cli_query, cli_diff, cli_export, cli_verify, cli_plot,
+    cli_rules, cli_rules_list, cli_rules_show, cli_stop, cli_checkpoint, cli_send,
+    cli_demo, cli_demo_list, cli_data_fetch, cli_data_synth, cli_data_info, cli_manual,
+    cli_watch, cli_check, cli_program;
 
 static const cli_command *const commands[] = {
-    &cli_watch,      &cli_check,      &cli_train,  &cli_eval,       &cli_predict,
-    &cli_tensors,    &cli_compile,    &cli_ls,     &cli_show,       &cli_tail,
-    &cli_query,      &cli_export,     &cli_verify, &cli_plot,       &cli_program,
-    &cli_rules_list, &cli_rules_show, &cli_rules,  &cli_stop,       &cli_checkpoint,
-    &cli_send,       &cli_demo_list,  &cli_demo,   &cli_data_fetch, &cli_data_synth,
-    &cli_data_info,  &cli_manual,     NULL,
+    &cli_watch,      &cli_check,      &cli_train,      &cli_eval,   &cli_predict,
+    &cli_tensors,    &cli_compile,    &cli_ls,         &cli_show,   &cli_tail,
+    &cli_query,      &cli_diff,       &cli_export,     &cli_verify, &cli_plot,
+    &cli_program,    &cli_rules_list, &cli_rules_show, &cli_rules,  &cli_stop,
+    &cli_checkpoint, &cli_send,       &cli_demo_list,  &cli_demo,   &cli_data_fetch,
+    &cli_data_synth, &cli_data_info,  &cli_manual,     NULL,
 };
 
 /* --- options ---------------------------------------------------------------------- */

@@ -3,7 +3,7 @@
 # understood.
 . "$(dirname "$0")/lib.sh"
 
-commands=(watch check train eval predict tensors compile ls show tail query export verify plot program
+commands=(watch check train eval predict tensors compile ls show tail query diff export verify plot program
     "rules list" "rules show" rules stop checkpoint send "demo list" demo "data fetch" "data synth" "data info" manual)
 
 run 0 "$sonde" --help

@@ -437,6 +437,17 @@ def rounded_steps():
     return fit(model, Rounds(model.parameters(), {"lr": 0.1}), steps=40)
 
 
+def dropped_result():
+    class Drops(Net):
+        def forward(self, x):
+            x = self.fc1(x)
+            self.act(x)
+            return self.fc3(self.act(self.fc2(x)))
+
+    model = Drops()
+    return fit(model, sgd(model))
+
+
 def too_fast():
     model = Net()
     return fit(model, sgd(model, 50.0), steps=40)
@@ -460,6 +471,7 @@ CASES = {
     "LossSign": (negated, regression),
     "LossSpike": (other_weights, classifier),
     "MissingZeroGrad": (uncleared, classifier),
+    "ModelStructure": (dropped_result, classifier),
     "NonFinite": (logarithm, classifier),
     "OptimizerState": (swapped_betas, tanh_classifier),
     "Overfit": (overfitted, evaluated),

@@ -24,7 +24,8 @@ STEPS = 100
 # Rules that read the program.
 READERS = {"BatchMixing", "ClassImbalance", "ConstantData", "DtypeMismatch",
            "EvalNondeterminism", "FrozenParameter", "LossBroadcast", "MissingZeroGrad",
-           "SoftmaxMisuse", "StepOrder", "TargetLeak", "TargetMismatch", "TrainEvalMode"}
+           "ModelStructure", "SoftmaxMisuse", "StepOrder", "TargetLeak", "TargetMismatch",
+           "TrainEvalMode"}
 
 
 def layers(*sizes, last=None):

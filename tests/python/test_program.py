@@ -604,6 +604,32 @@ def targets_from_tokens():
     check("masked tokens", "labels_shift" not in facts(hidden, goals))
     check("other targets", "labels_shift" not in facts(tokens, torch.randint(20, (4, 9))))
 
+    class WithLabels(Tokens):
+        def forward(self, x, y):
+            return super().forward(x)
+
+    model = WithLabels()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    watch, programs = make(model, optimizer)
+    x, y = tokens[:, :-1].clone(), tokens[:, :-1].clone()
+    for _ in range(2):
+        optimizer.zero_grad()
+        flat(model(x, y), y).backward()
+        optimizer.step()
+    watch.close()
+    found = of_train(programs).facts
+    check(f"labels that are an input, too, and the first one's tokens: {found}",
+          found["labels_shift"] == 0 and found["labels_input"] == "input_ids")
+
+
+@program
+def targets_that_are_inputs():
+    x = torch.randn(16, 5)
+    facts = lambda x, y: steps_of(nn.Linear(5, 5), [(x, y)] * 2, F.mse_loss)[-1].facts
+    check("the same values", facts(x, x.clone()).get("targets_input") == "input")
+    check("others", "targets_input" not in facts(x, x + 1) and
+          "targets_input" not in facts(torch.zeros(16, 5), torch.zeros(16, 5)))
+
 
 class Noise(torch.utils.data.Dataset):
     def __init__(self, same):

@@ -56,6 +56,25 @@ static void noise(stream *s, int stays, int step)
     put_classes(s, 4, 1, 0.0, (stays ? 1.386 : fresh) + by);
 }
 
+/* Labels drawn at random, most of class 0: the loss of a step is that of their frequencies, of
+ * which the network knows so many percent less. */
+static void drawn(stream *s, int percent, int step)
+{
+    float labels[BATCH];
+    double loss = 0.0;
+
+    (void)step;
+    for (int i = 0; i < BATCH; i++) {
+        const double at = (double)sonde__uniform(8, 9, s->draws++);
+
+        labels[i] = (float)(at < 0.7 ? 0 : at < 0.8 ? 1 : at < 0.9 ? 2 : 3);
+        loss -= log(at < 0.7 ? 0.7 : 0.1) / BATCH;
+    }
+    stream_put(s, 0, labels);
+    stream_put_all(
+        s, 2, (float)(loss * (1.0 - percent / 100.0) + 0.004 * (double)stream_normal(s)));
+}
+
 /* The loss stands at the entropy because nothing moves yet: gradients of one batch and
  * the next have a common part, of that share; or because nothing flows: they are 0. */
 enum { NOISE, COMMON, NOTHING };
@@ -108,6 +127,10 @@ static const stream_case cases[] = {
     {"a loss falls slowly", "LabelNoise", CLASSIFIER, noise, 0, STEPS},
     {"a loss stays at the entropy", "LabelNoise", CLASSIFIER, noise, 1, STEPS, FOUND,
      "loss_output_0", 94},
+    {"labels differ from batch to batch by chance", "LabelNoise", CLASSIFIER, drawn, 0,
+     STEPS, FOUND, "loss_output_0", 94},
+    {"labels differ by chance, and some is learned", "LabelNoise", CLASSIFIER, drawn, 4,
+     STEPS},
     {"few samples prove nothing", "LabelNoise:samples=5000", CLASSIFIER, noise, 1, STEPS},
     {"gradients are noise", "LabelNoise", CLASSIFIER, not_begun, NOISE, STEPS, FOUND,
      "loss_output_0", 94},

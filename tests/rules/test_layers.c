@@ -53,10 +53,30 @@ static void large(stream *s, int step)
     put(s, 20.0, 0.25, 80.0);
 }
 
+/* Not as large as a single layer may be, but both. */
+static void both_large(stream *s, int step)
+{
+    (void)step;
+    put(s, 2.5, 2.5, 10.0);
+}
+
+/* ... one of both. */
+static void one_large(stream *s, int step)
+{
+    (void)step;
+    put(s, 2.5, 0.25, 10.0);
+}
+
 static void one(stream *s, int step)
 {
     (void)step;
     put(s, 1.0, 1.0, 4.0);
+}
+
+static void huge(stream *s, int step)
+{
+    (void)step;
+    put(s, 100.0, 0.25, 100.0);
 }
 
 /* Large weights of small inputs. */
@@ -96,6 +116,37 @@ static const program_case cases[] = {
      .line = 3,
      .message = "of its outputs is"},
     {"weights of deviation 1", RULE, {PLAIN}, TENSORS, one, .outcome = CLEAN},
+    {"both layers' are large",
+     RULE,
+     {PLAIN},
+     TENSORS,
+     both_large,
+     .outcome = WARNED,
+     .about = "w1",
+     .line = 3,
+     .message = "those of 1 more layers are as large"},
+    {"one of them is as large", RULE, {PLAIN}, TENSORS, one_large, .outcome = CLEAN},
+    {"an embedding is large",
+     RULE,
+     {NET("true", "embedding", "relu")},
+     TENSORS,
+     huge,
+     .outcome = WARNED,
+     .about = "w1",
+     .line = 3,
+     .message = "those of an embedding are usually about 1"},
+    {"an embedding of deviation 1",
+     RULE,
+     {NET("true", "embedding", "relu")},
+     TENSORS,
+     one,
+     .outcome = CLEAN},
+    {"a large embedding before a normalization",
+     RULE,
+     {NET("true", "embedding", "layer_norm")},
+     TENSORS,
+     huge,
+     .outcome = CLEAN},
     {"large weights, usual outputs", RULE, {PLAIN}, TENSORS, balanced, .outcome = CLEAN},
     {"large weights after training", RULE, {PLAIN}, TENSORS, later, 4, .outcome = CLEAN},
     {"large weights before a normalization",

@@ -116,8 +116,11 @@ static void unused(stream *s, int kind, int step)
     stream_put_all(s, 7, 2.0F + (kind & LOSING ? 0.2F : -0.02F) * (float)step);
 }
 
-/* Copies that follow a model as a moving average are as many as its parameters. */
-static void average(stream *s, int decays, int step)
+/* Copies that follow a model as a moving average are as many as its parameters. BOTH: the
+ * model's only decay. */
+enum { FOLLOWS, DECAYS, BOTH };
+
+static void average(stream *s, int kind, int step)
 {
     float *w = s->values[0], *c = s->values[1];
 
@@ -125,8 +128,8 @@ static void average(stream *s, int decays, int step)
         w[i] = c[i] = stream_normal(s);
     }
     for (int i = 0; i < N; i++) {
-        w[i] += 0.01F * stream_normal(s);
-        c[i] = decays ? 0.999F * c[i] : 0.9F * c[i] + 0.1F * w[i];
+        w[i] = kind == BOTH ? 0.99F * w[i] : w[i] + 0.01F * stream_normal(s);
+        c[i] = kind == DECAYS ? 0.999F * c[i] : 0.9F * c[i] + 0.1F * w[i];
     }
     stream_put(s, 0, w);
     stream_put(s, 2, c);
@@ -247,8 +250,11 @@ static const stream_case cases[] = {
      CHOSEN, STEPS, FOUND, "fc1.weight", 7},
     {"a frozen layer stays", "UnfrozenParameter", NET_WITHOUT_0, net, BACKBONE, STEPS},
     {"a trained layer changes", "UnfrozenParameter", NET, net, TRAINED, STEPS},
-    {"a copy follows as an average", "UnfrozenParameter", AVERAGE, average, 0, STEPS},
-    {"a copy decays", "UnfrozenParameter", AVERAGE, average, 1, STEPS, FOUND,
+    {"a copy follows as an average", "UnfrozenParameter", AVERAGE, average, FOLLOWS,
+     STEPS},
+    {"a copy of what decays follows", "UnfrozenParameter", AVERAGE, average, BOTH,
+     STEPS, SILENT},
+    {"a copy decays", "UnfrozenParameter", AVERAGE, average, DECAYS, STEPS, FOUND,
      "ema.fc.weight", 2},
     {"bold updates", UPDATED, BOLD_FALLS, 40, FOUND, "fc.weight", 12},
     {"large updates have to pay", UPDATED, LESS_STAYS, 40, FOUND, "fc.weight", 25},

@@ -98,6 +98,41 @@ static void neither(stream *s, int step)
     move(s, step, false, false);
 }
 
+/* A layer with a bias; std: of the input. */
+#define ONE_LAYER(std)                                                                   \
+    "'mode': 'train', 'facts': {'input_std': " std "}, 'values': ["                      \
+    "{'kind': 'input', 'dtype': 'float32', 'shape': [8, 5], 'tensor': 'input'},"         \
+    "{'kind': 'parameter', 'parameter': 0, 'dtype': 'float32', 'shape': [4, 5]},"        \
+    "{'kind': 'parameter', 'parameter': 1, 'dtype': 'float32', 'shape': [4]},"           \
+    "{'dtype': 'float32', 'shape': [8, 4], 'requires_grad': true}],"                     \
+    "'nodes': [{'op': 'linear', 'inputs': [0, 1, 2], 'outputs': [3], 'place': [0, 5]}]," \
+    "'parameters': [{'name': 'a.weight', 'count': 20, 'requires_grad': true" USED HELD   \
+        REACHED                                                                          \
+    "}, {'name': 'a.bias', 'count': 4, 'requires_grad': true" USED HELD REACHED          \
+    "}], 'optimizers': [{'kind': 'SGD'}], 'events': ["                                   \
+    "{'event': 'backward', 'value': 3, 'place': [0, 13]},"                               \
+    "{'event': 'step', 'optimizer': 0, 'place': [0, 14]}]"
+#define WEIGHT_AND_BIAS                                                                  \
+    "weight a.weight 4 5, bias a.bias 4, gradient gradient/a.weight 4 5, "               \
+    "gradient gradient/a.bias 4"
+
+/* The weight decays, without a gradient. */
+static void bias_alone(stream *s, int step)
+{
+    stream_put_all(s, 0, 100.0F - (float)step);
+    stream_put_all(s, 1, (float)step);
+    stream_put_all(s, 2, 0.0F);
+    stream_put_all(s, 3, 0.5F);
+}
+
+static void one_direction(stream *s, int step)
+{
+    stream_put_all(s, 0, 1.0F);
+    stream_put_all(s, 1, (float)step);
+    stream_put_all(s, 2, 0.0F);
+    stream_put_all(s, 3, 0.5F);
+}
+
 /* b.weight moves, and then rests at these values. */
 static void rest(stream *s, int step, float size)
 {
@@ -169,13 +204,20 @@ static void only_second(stream *s, int step)
 static const program_case cases[] = {
     {"layers in a list",
      "FrozenParameter",
-     {LAYERS(HELD REACHED, USED REACHED, "", "relu", ", 'requires_grad': true", TRAINED)},
+     {LAYERS(HELD REACHED, USED REACHED, ", 'attributes': {'within': true}", "relu",
+             ", 'requires_grad': true", TRAINED)},
      WEIGHTS,
      both,
      .outcome = FAILED,
      .about = "b.weight",
      .line = 7,
      .message = "the model does not know the layer"},
+    {"a model of its own, such as a copy for targets",
+     "FrozenParameter",
+     {LAYERS(HELD REACHED, USED REACHED, "", "relu", ", 'requires_grad': true", TRAINED)},
+     WEIGHTS,
+     both,
+     .outcome = CLEAN},
     {"a layer that was replaced after the optimizer was built",
      "FrozenParameter",
      {LAYERS(HELD REACHED, USED REACHED, KNOWN, "relu", ", 'requires_grad': true",
@@ -407,6 +449,52 @@ static const program_case cases[] = {
      .about = "b.weight",
      .line = 0,
      .message = "No operation of a training step reads it"},
+    {"no loss is made of it",
+     "FrozenParameter",
+     {LAYERS(HELD, USED HELD REACHED, KNOWN, "relu", ", 'requires_grad': true", TRAINED)},
+     WEIGHTS,
+     second_alone,
+     .steps = 20,
+     .outcome = WARNED,
+     .about = "a.weight",
+     .line = 5,
+     .message = "but no loss is made of the result"},
+    {"no loss is made of a part of a library's model",
+     "FrozenParameter",
+     {LAYERS(HELD, USED HELD REACHED, KNOWN, "relu", ", 'requires_grad': true",
+             TRAINED ", {'event': 'forward', 'module': 0, 'place': [0, 5]}")},
+     WEIGHTS,
+     second_alone,
+     .steps = 20,
+     .outcome = CLEAN},
+    {"a weight whose gradient is lost",
+     "FrozenParameter",
+     {ONE_LAYER("1")},
+     WEIGHT_AND_BIAS,
+     bias_alone,
+     .steps = 20,
+     .outcome = FAILED,
+     .about = "a.weight",
+     .line = 5,
+     .message = "the gradient that backward computes is lost"},
+    {"a weight of an input of zeros",
+     "FrozenParameter",
+     {ONE_LAYER("0")},
+     WEIGHT_AND_BIAS,
+     bias_alone,
+     .steps = 20,
+     .outcome = CLEAN},
+    {"one direction of a bidirectional layer",
+     "FrozenParameter",
+     {NULL},
+     "weight gru.weight_ih_l0 4 5, weight gru.weight_ih_l0_reverse 4 5, "
+     "gradient gradient/gru.weight_ih_l0 4 5, "
+     "gradient gradient/gru.weight_ih_l0_reverse 4 5",
+     one_direction,
+     .steps = 45,
+     .outcome = NOTED,
+     .about = "gru.weight_ih_l0",
+     .message = "Only the other direction of this bidirectional layer is read"},
 };
 
 int main(void)

@@ -83,7 +83,107 @@
         "'losses': [{'node': 5, 'value': 5, 'predictions': 3, 'targets': 4, 'backward': 0}]," \
         "'events': [{'event': 'backward', 'value': 5, 'place': [0, 21]}]"
 
+/* Floating targets: a sequence (4, 6, 3), 0, its weight, 1, what a layer makes of it, 2, the
+ * last state, 3, predictions, 4, the loss, 5, data, 6, noise, 7, other targets, 8, the last
+ * state of each position again, 9, another input, 10. width: of the layer. */
+#define SEQUENCE(width, facts, targets, nodes)                                           \
+    "'mode': 'train', 'values': ["                                                       \
+    "{'kind': 'input', 'dtype': 'float32', 'shape': [4, 6, 3], 'tensor': 'input'},"      \
+    "{'kind': 'parameter', 'parameter': 0, 'dtype': 'float32', 'shape': [9, 3],"         \
+    " 'requires_grad': true},"                                                           \
+    "{'dtype': 'float32', 'shape': [4, 6, " #width "], 'requires_grad': true},"          \
+    "{'dtype': 'float32', 'shape': [1, 4, " #width "], 'requires_grad': true},"          \
+    "{'dtype': 'float32', 'shape': [4, 6, 3], 'requires_grad': true, 'tensor': 'out'},"  \
+    "{'dtype': 'float32', 'shape': [], 'requires_grad': true},"                          \
+    "{'kind': 'input', 'dtype': 'float32', 'shape': [4, 6, 3]},"                         \
+    "{'dtype': 'float32', 'shape': [4, 6, 3]},"                                          \
+    "{'kind': 'input', 'dtype': 'float32', 'shape': [4, 6, 3]},"                         \
+    "{'dtype': 'float32', 'shape': [4, 6, " #width "], 'requires_grad': true},"          \
+    "{'kind': 'input', 'dtype': 'float32', 'shape': [4, 1]}],"                           \
+    "'parameters': [{'name': 'w', 'requires_grad': true}], 'facts': {" facts "},"        \
+    "'modules': [{'kind': 'LSTM', 'attributes': {'batch_first': true,"                   \
+    " 'bidirectional': false}}], 'nodes': [" nodes                                       \
+    "{'op': 'mse_loss', 'inputs': [4, " #targets "], 'outputs': [5], 'module': -1,"      \
+    " 'place': [0, 20]}], 'events': [{'event': 'backward', 'value': 5}],"
+#define COMPARED(node, targets)                                                          \
+    "'losses': [{'node': " #node ", 'value': 5, 'predictions': 4, 'targets': " #targets  \
+    "}]"
+#define BY_LSTM(width, facts, targets)                                                   \
+    SEQUENCE(width, facts, targets,                                                      \
+             NODE("lstm", "[0, 1]", "[2, 3]", 10) NODE("linear", "[2, 1]", "[4]", 11))   \
+    COMPARED(2, targets)
+/* The input is data with noise; read: what else the layer reads. */
+#define NOISY(targets, read)                                                             \
+    SEQUENCE(3, "", targets,                                                             \
+             "{'op': 'randn', 'outputs': [7], 'module': -1},"                            \
+             "{'op': 'add', 'inputs': [6, 7], 'outputs': [0], 'module': -1}," NODE(      \
+                 "linear", "[0, 1" read "]", "[4]", 11))                                 \
+    COMPARED(3, targets)
+
 static const program_case cases[] = {
+    {"a causal model copies a sequence",
+     "TargetLeak",
+     {BY_LSTM(5, "", 0)},
+     .outcome = WARNED,
+     .about = "input",
+     .line = 20,
+     .message = "a causal model learns to copy each position"},
+    {"targets that equal the input",
+     "TargetLeak",
+     {BY_LSTM(5, "'targets_input': 'input'", 8)},
+     .outcome = WARNED,
+     .about = "",
+     .line = 20,
+     .message = "learns to copy"},
+    {"other targets of a sequence", "TargetLeak", {BY_LSTM(5, "", 8)}, .outcome = CLEAN},
+    {"an autoencoder of each position",
+     "TargetLeak",
+     {BY_LSTM(2, "", 0)},
+     .outcome = CLEAN},
+    {"an autoencoder of a sequence, by its last state",
+     "TargetLeak",
+     {SEQUENCE(5, "", 0,
+               NODE("lstm", "[0, 1]", "[2, 3]", 10) NODE("repeat", "[3]", "[9]", 11)
+                   NODE("linear", "[9, 1]", "[4]", 12)) COMPARED(3, 0)},
+     .outcome = CLEAN},
+    {"a model of noise compares with its input",
+     "TargetLeak",
+     {"'mode': 'train', 'values': ["
+      "{'dtype': 'float32', 'shape': [4, 3], 'tensor': 'input'},"
+      "{'kind': 'input', 'dtype': 'float32', 'shape': [4, 1], 'tensor': 'input/1'},"
+      "{'kind': 'parameter', 'parameter': 0, 'dtype': 'float32', 'shape': [3, 3],"
+      " 'requires_grad': true},"
+      "{'dtype': 'float32', 'shape': [4, 3], 'requires_grad': true, 'tensor': 'out'},"
+      "{'dtype': 'float32', 'shape': [], 'requires_grad': true},"
+      "{'kind': 'input', 'dtype': 'float32', 'shape': [4, 3]},"
+      "{'dtype': 'float32', 'shape': [4, 3]}],"
+      "'parameters': [{'name': 'w', 'requires_grad': true}], 'modules': [{'kind': 'Net'}],"
+      "'nodes': [{'op': 'randn', 'outputs': [6]},"
+      "{'op': 'add', 'inputs': [5, 6], 'outputs': [0]}," NODE(
+          "linear", "[0, 2]", "[3]",
+          9) "{'op': 'mse_loss', 'inputs': [3, 0], 'outputs': [4], 'place': [0, 20]}],"
+             "'events': [{'event': 'backward', 'value': 4}],"
+             "'losses': [{'node': 3, 'value': 4, 'predictions': 3, 'targets': 0}]"},
+     .outcome = WARNED,
+     .about = "input",
+     .line = 20,
+     .message = "with its noise: the model learns to return what it gets"},
+    {"a single input with noise is the target",
+     "TargetLeak",
+     {NOISY(0, "")},
+     .outcome = NOTED,
+     .about = "input",
+     .line = 20,
+     .message = "with its noise"},
+    {"a denoiser", "TargetLeak", {NOISY(6, "")}, .outcome = CLEAN},
+    {"a column of the input has the targets",
+     "TargetLeak",
+     {BY_LSTM(5, "'targets_column': 2", 8)},
+     .outcome = WARNED,
+     .about = "input",
+     .line = 20,
+     .message = "Column 2 of the input has the targets of mse_loss at train.py:20"},
+
     {"a causal model copies its tokens",
      "TargetLeak",
      {MODEL(0, CAUSAL)},

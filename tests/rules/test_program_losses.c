@@ -140,7 +140,94 @@
 #define KEPT(compare, then)                                                              \
     MASKED(compare, then, "scaled_dot_product_attention", "", "[2, 2, 2, 5]")
 
+/* gather of what softmax makes along a dimension; labels (8, 1), 10, chosen (8, 1), 11, a mean,
+ * 5. */
+#define GATHERED(softmax, gather)                                                         \
+    "'mode': 'train', 'values': [{'kind': 'input', 'dtype': 'float32', 'shape': [8, 5]}," \
+    "{'kind': 'parameter', 'parameter': 0, 'dtype': 'float32', 'shape': [4, 5],"          \
+    " 'requires_grad': true},"                                                            \
+    "{'dtype': 'float32', 'shape': [8, 4], 'requires_grad': true},"                       \
+    "{'dtype': 'float32', 'shape': [8, 4], 'requires_grad': true, 'tensor': 'p'},"        \
+    "{'kind': 'input', 'dtype': 'int64', 'shape': [8, 1]},"                               \
+    "{'dtype': 'float32', 'shape': [8, 1], 'requires_grad': true},"                       \
+    "{'dtype': 'float32', 'shape': [], 'requires_grad': true}],"                          \
+    "'parameters': [{'name': 'fc.weight', 'requires_grad': true}], 'nodes': ["            \
+    "{'op': 'linear', 'inputs': [0, 1], 'outputs': [2], 'place': [0, 10]},"               \
+    "{'op': 'softmax', 'attributes': {'dim': " softmax                                    \
+    "}, 'inputs': [2], 'outputs': [3], 'place': [0, 12]},"                                \
+    "{'op': 'index', 'attributes': {'dim': " gather                                       \
+    "}, 'inputs': [3, 4], 'outputs': [5], 'place': [0, 13]},"                             \
+    "{'op': 'mean', 'inputs': [5], 'outputs': [6], 'place': [0, 14]}],"                   \
+    "'events': [{'event': 'backward', 'value': 6, 'place': [0, 21]}]"
+/* Probabilities that are divided by their sums, as torch.distributions does. */
+#define DIVIDED(softmax, sum)                                                             \
+    "'mode': 'train', 'values': [{'kind': 'input', 'dtype': 'float32', 'shape': [8, 5]}," \
+    "{'kind': 'parameter', 'parameter': 0, 'dtype': 'float32', 'shape': [4, 5],"          \
+    " 'requires_grad': true},"                                                            \
+    "{'dtype': 'float32', 'shape': [8, 4], 'requires_grad': true},"                       \
+    "{'dtype': 'float32', 'shape': [8, 4], 'requires_grad': true, 'tensor': 'p'},"        \
+    "{'dtype': 'float32', 'shape': [8, 1], 'requires_grad': true},"                       \
+    "{'dtype': 'float32', 'shape': [8, 4], 'requires_grad': true}],"                      \
+    "'parameters': [{'name': 'fc.weight', 'requires_grad': true}], 'nodes': ["            \
+    "{'op': 'linear', 'inputs': [0, 1], 'outputs': [2], 'place': [0, 10]},"               \
+    "{'op': 'softmax', 'attributes': {'dim': " softmax                                    \
+    "}, 'inputs': [2], 'outputs': [3], 'place': [0, 12]},"                                \
+    "{'op': 'sum', 'attributes': {'dim': " sum                                            \
+    "}, 'inputs': [3], 'outputs': [4], 'place': [0, 13]},"                                \
+    "{'op': 'div', 'inputs': [3, 4], 'outputs': [5], 'place': [0, 14]}],"                 \
+    "'events': [{'event': 'backward', 'value': 5, 'place': [0, 21]}]"
+/* softmax of what a convolution makes, in a loss by hand. */
+#define IMAGES(dim)                                                                      \
+    "'mode': 'train', 'values': ["                                                       \
+    "{'kind': 'input', 'dtype': 'float32', 'shape': [2, 3, 8, 8]},"                      \
+    "{'kind': 'parameter', 'parameter': 0, 'dtype': 'float32', 'shape': [4, 3, 1, 1],"   \
+    " 'requires_grad': true},"                                                           \
+    "{'dtype': 'float32', 'shape': [2, 4, 8, 8], 'requires_grad': true},"                \
+    "{'dtype': 'float32', 'shape': [2, 4, 8, 8], 'requires_grad': true, 'tensor': 'p'}," \
+    "{'kind': 'input', 'dtype': 'float32', 'shape': [2, 4, 8, 8]},"                      \
+    "{'dtype': 'float32', 'shape': [2, 4, 8, 8], 'requires_grad': true}],"               \
+    "'parameters': [{'name': 'w', 'requires_grad': true}], 'nodes': ["                   \
+    "{'op': 'conv2d', 'inputs': [0, 1], 'outputs': [2], 'place': [0, 10]},"              \
+    "{'op': 'softmax', 'attributes': {'dim': " dim                                       \
+    "}, 'inputs': [2], 'outputs': [3], 'place': [0, 12]},"                               \
+    "{'op': 'mul', 'inputs': [3, 4], 'outputs': [5], 'place': [0, 13]}],"                \
+    "'events': [{'event': 'backward', 'value': 5, 'place': [0, 21]}]"
+
 static const program_case cases[] = {
+    {"gather along another dimension than softmax",
+     "SoftmaxMisuse",
+     {GATHERED("0", "1")},
+     .outcome = FAILED,
+     .about = "p",
+     .line = 12,
+     .message = "softmax at train.py:12 runs along dimension 0 of (8, 4), but index at "
+                "train.py:13 chooses along dimension 1"},
+    {"gather along the dimension of softmax",
+     "SoftmaxMisuse",
+     {GATHERED("-1", "1")},
+     .outcome = CLEAN},
+    {"sums along another dimension than softmax",
+     "SoftmaxMisuse",
+     {DIVIDED("0", "-1")},
+     .outcome = FAILED,
+     .about = "p",
+     .line = 12,
+     .message = "but div at train.py:14 divides by sums along dimension 1"},
+    {"sums along the dimension of softmax",
+     "SoftmaxMisuse",
+     {DIVIDED("1", "-1")},
+     .outcome = CLEAN},
+    {"softmax over the samples of a convolution",
+     "SoftmaxMisuse",
+     {IMAGES("0")},
+     .outcome = FAILED,
+     .about = "p",
+     .line = 12,
+     .message = "but conv2d at train.py:10 makes classes along dimension 1"},
+    {"softmax over the channels of a convolution",
+     "SoftmaxMisuse",
+     {IMAGES("1")},
+     .outcome = CLEAN},
     {"softmax before cross-entropy",
      "SoftmaxMisuse",
      {CLASSIFIER("softmax", "'dim': 1", "cross_entropy")},

@@ -22,6 +22,8 @@
     "{'op': 'neg', 'inputs': [4], 'outputs': [5], 'place': [0, 5]}],"                     \
     "'events': [{'event': 'backward', 'value': " made ", 'place': [0, 6]},"               \
     "{'event': 'step', 'optimizer': 0, 'place': [0, 7]}]"
+/* As `made`: gradients are clipped before the step. */
+#define CLIPPED(norm) "4}, {'event': 'clip', 'attributes': {'max_norm': " norm "}"
 #define SICK(text, severity, part)                                                       \
     .rule = "OptimizerState", .programs = {text}, .outcome = (severity), .about = "",    \
     .line = 7, .message = (part)
@@ -31,6 +33,15 @@ static const program_case cases[] = {
     {"a momentum of 1",
      SICK(STEP("SGD", "'lr': 0.1, 'momentum': 1.0", "4"), FAILED, "a momentum of 1")},
     {"a usual momentum", WELL(STEP("SGD", "'lr': 0.1, 'momentum': 0.99", "4"))},
+    {"a momentum that hardly fades",
+     SICK(STEP("SGD", "'lr': 0.1, 'momentum': 0.999", "4"), WARNED,
+          "acts for 1000 steps")},
+    {"... with a small learning rate",
+     WELL(STEP("RMSprop", "'lr': 1e-05, 'momentum': 0.999", "4"))},
+    {"gradients are clipped to nothing", .rule = "OptimizerState",
+     .programs = {STEP("SGD", "'lr': 0.1", CLIPPED("1e-8"))}, .outcome = FAILED,
+     .about = "", .line = 6, .message = "a norm of 1e-08"},
+    {"gradients are clipped", WELL(STEP("SGD", "'lr': 0.1", CLIPPED("0.001")))},
     {"betas are swapped",
      SICK(STEP("Adam", "'lr': 0.001, 'betas': '[0.999, 0.9]'", "4"), FAILED, "swapped")},
     {"betas of a critic",

@@ -51,6 +51,7 @@
 #define EVENT(event, line) "{'event': '" event "', 'place': [0, " #line "]}"
 #define ZERO(line) "{'event': 'zero_grad', 'optimizer': 0, 'place': [0, " #line "]}"
 #define BACK(line) "{'event': 'backward', 'value': 0, 'place': [0, " #line "]}"
+#define OTHER(line) "{'event': 'backward', 'value': 1, 'place': [0, " #line "]}"
 #define SCALED(line)                                                                     \
     "{'event': 'backward', 'value': 0, 'attributes': {'scale': 65536},"                  \
     " 'place': [0, " #line "]}"
@@ -62,8 +63,10 @@
 #define STEP_OF(optimizer, line)                                                         \
     "{'event': 'step', 'optimizer': " #optimizer ", 'place': [0, " #line "]}"
 #define ORDER_OF(kinds, made, events)                                                    \
-    "'mode': 'train', 'values': [{'dtype': 'float32', 'requires_grad': true}],"          \
-    "'nodes': [{'op': '" made "', 'outputs': [0], 'place': [0, 2]}],"                    \
+    "'mode': 'train', 'values': [{'dtype': 'float32', 'requires_grad': true},"           \
+    "{'dtype': 'float32', 'requires_grad': true}],"                                      \
+    "'nodes': [{'op': '" made "', 'outputs': [0], 'place': [0, 2]},"                     \
+    "{'op': '" made "', 'outputs': [1], 'place': [0, 2]}],"                              \
     "'optimizers': [" kinds "], 'events': [" events "]"
 #define ORDER(events) ORDER_OF("{'kind': 'SGD'}", "cross_entropy", events)
 #define UNUSED(events)                                                                   \
@@ -345,7 +348,38 @@ static const program_case cases[] = {
      .outcome = CLEAN},
     {"two losses of one batch",
      "StepOrder",
-     {ORDER(BACK(5) "," BACK(6) "," STEP(7))},
+     {ORDER(BACK(5) "," OTHER(6) "," STEP(7))},
+     .outcome = CLEAN},
+    {"backward twice on one loss",
+     "StepOrder",
+     {ORDER(ZERO(4) "," BACK(5) "," BACK(6) "," STEP(7))},
+     .outcome = FAILED,
+     .about = "",
+     .line = 6,
+     .message = "on the loss of the backward pass at train.py:5"},
+    {"gradients that are cleared between batches",
+     "StepOrder",
+     {ORDER(ZERO(4) "," BACK(5) "," ZERO(4) "," BACK(5) "," STEP(7))},
+     .outcome = FAILED,
+     .about = "",
+     .line = 4,
+     .message = "the step uses the last one, and 1 of 2 are lost"},
+    {"gradients of samples, each clipped",
+     "StepOrder",
+     {ORDER(ZERO(4) "," BACK(5) "," EVENT("clip", 6) "," ZERO(4) "," BACK(5) "," EVENT(
+         "clip", 6) "," STEP(7))},
+     .outcome = CLEAN},
+    {"a second step on the same gradients",
+     "StepOrder",
+     {ORDER(ZERO(4) "," BACK(5) "," STEP(7)), ORDER(STEP(8))},
+     .outcome = FAILED,
+     .about = "",
+     .line = 8,
+     .message = "The optimizer steps again at train.py:8"},
+    {"a step of another optimizer on the same gradients",
+     "StepOrder",
+     {ORDER_OF(SGD_AND_ADAM, "cross_entropy", ZERO(4) "," BACK(5) "," STEP(7)),
+      ORDER_OF(SGD_AND_ADAM, "cross_entropy", STEP_OF(1, 8))},
      .outcome = CLEAN},
     {"LBFGS",
      "StepOrder",

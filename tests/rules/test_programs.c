@@ -203,7 +203,7 @@ static const stream_case cases[] = {
      STEPS, FAILED, "loss", 39},
     {"a likelihood falls below 0", "LossSign", "loss loss", below_zero, LIKELIHOOD,
      STEPS},
-    {"a density is below 0", "LossSign", "loss loss", below_zero, DENSITY, STEPS, NOTED},
+    {"a density is below 0", "LossSign", "loss loss", below_zero, DENSITY, STEPS},
     {"modes are as they should be", "TrainEvalMode", DROPOUT, modes, AS_IT_SHOULD_BE, 24},
     {"dropout is on in evaluation", "TrainEvalMode", DROPOUT, modes, ON_IN_EVALUATION, 24,
      FAILED, "drop_output_0", 12},

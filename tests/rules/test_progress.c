@@ -70,6 +70,27 @@ static void a_fall_among_noise_is_no_standstill(void **state)
     }
 }
 
+/* A loss that began far above that of even predictions and ends at it: nothing was learned. */
+static void a_fall_to_the_standard_is_not_well(void **state)
+{
+    static const double ends[] = {2.3, 1.5};
+    static const sonde__rules_verdict expected[] = {SONDE__RULES_NONE, SONDE__RULES_WELL};
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        sonde__rules_progress progress = {.standard = log(10.0)};
+        const sonde__rules_progress_mark mark =
+            sonde__rules_progress_level(&progress, false);
+
+        for (int step = 0; step < 40; step++) {
+            sonde__rules_progress_take(&progress,
+                                       step < 5 ? 40.0 : ends[i] + 0.01 * (step % 2));
+        }
+        assert_int_equal(sonde__rules_progress_since(&progress, &mark, false, false),
+                         expected[i]);
+    }
+}
+
 /* The severity of a layer that is dead in a run with these losses: the first one rises;
  * unseen is declared, perhaps by a part of the program that comes later, and so is the
  * weight. */
@@ -303,6 +324,7 @@ int main(void)
         cmocka_unit_test(a_long_wait_is_judged_by_the_last_losses),
         cmocka_unit_test(a_mark_before_any_loss_has_the_level_of_the_first),
         cmocka_unit_test(a_fall_among_noise_is_no_standstill),
+        cmocka_unit_test(a_fall_to_the_standard_is_not_well),
         cmocka_unit_test(names_of_losses_are_read_by_words),
         cmocka_unit_test(names_of_layers_tell_of_losses_that_need_not_fall),
         cmocka_unit_test(losses_that_are_not_seen_decide_nothing),

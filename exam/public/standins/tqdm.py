@@ -11,7 +11,7 @@ class tqdm:
         return iter(self.iterable)
 
     def __len__(self):
-        return len(self.iterable)
+        return self.total if self.total is not None else len(self.iterable)
 
     def __enter__(self):
         return self

@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .capture import Capture, Known, pull, tensors_of
+from .capture import Capture, pull, tensors_of
+from .compiled import Compiled
 from .facts import Facts, left
+from .known import Known
 from .observed import Look, Observed
 from .places import Finder, root
-from .text import write
+from .replicas import NEVER, Replicas
+from .text import with_facts, write
 
 __all__ = ["Programs"]
 
@@ -77,6 +80,10 @@ class Programs:
         self.scale = 1.0
         self.frames = 0  # that were compiled within calls of compiled roots
         self.frames_before = -1  # such a call is on: the number when it began
+        self.compiled = Compiled()
+        self.call: tuple[Any, ...] = ()  # what tells calls of compiled roots apart
+        self.replicas = Replicas(self)
+        self.last_text = ""  # of training, in a group of processes
 
     # --- called by C ------------------------------------------------------------------------
 
@@ -108,11 +115,13 @@ class Programs:
             module = ref()
             if module is not None and known.names_activations(index):
                 self.observed.names[module] = known.modules[index]["name"]
-        if hooks.is_compiled() or self._sees_compiled():
+        parts = self._sees_compiled()
+        if parts:
             on.miss("the model is compiled" if hooks.is_compiled()
                     else "parts of the program are compiled")
+        if parts or hooks.is_compiled():
             on.facts["compiled"] = True
-        on.install(not self._sees_compiled(), not on.gap)
+        on.install(not parts, not parts and not hooks.is_compiled())
         return on
 
     def _sees_compiled(self) -> bool:
@@ -140,14 +149,41 @@ class Programs:
         if on is not None:
             self._take_off(on)
             on.finish()
-            self.hooks.core.program(self._text(on))
+            text = self._text(on)
+            self.hooks.core.program(text)
+            if self.mode == "train" and self.replicas.ranks:
+                self.last_text = text
         if is_next and self.early is None and torch._C._get_tracing_state() is None:
             early = self._capture()
             early.begun = False
             self.early = early
 
+    def compare(self, step: int) -> None:
+        """A step of training begins at which replicas are compared."""
+        after = self.replicas.at(step)
+        self.hooks.core.compare_at(after)
+        if after == NEVER:
+            self.last_text = ""
+
+    def tell_facts(self) -> None:
+        """What is known of the replicas now is part of the program."""
+        if self.last_text:
+            self.last_text = with_facts(self.last_text, self.replicas.facts)
+            self.hooks.core.program(self.last_text)
+
+    def break_off(self) -> None:
+        """The program ends by an exception: what is recorded of the step is kept."""
+        on, self.on = self.on, None
+        if on is not None and on.nodes:
+            self._take_off(on)
+            on.break_off("the program ended within the step")
+            on.finish()
+            self.hooks.core.program(self._text(on))
+
     def drop(self) -> None:
         """Ends a recording without a program."""
+        self.replicas.finish()
+        self.compiled.end()
         self._end_look()
         self._take_off(self.on)
         self._take_off(self.early)
@@ -169,6 +205,9 @@ class Programs:
             self.frames_before = _compiled_frames()
             if self.on is not None:
                 self.on.begin_whole(module, inputs)
+                self.compiled.begin()
+                self.call = id(module), module.training, torch.is_grad_enabled(), *(
+                    tuple(one.shape) for one in tensors_of(inputs))
             self.pause(1)
 
     def returned(self, module: Any, result: Any) -> None:
@@ -176,9 +215,10 @@ class Programs:
         if self.frames_before >= 0 and _is_compiled(module):
             self.frames += _compiled_frames() - self.frames_before
             self.frames_before = -1
+            self.compiled.end()
             self.pause(-1)
             if self.on is not None:
-                self.on.end_whole(result)
+                self.on.end_compiled(result, self.compiled.graphs(self.call))
 
     def see(self, tensor: torch.Tensor, are_labels: bool) -> None:
         """The first input of a step of training, or the targets of its first loss."""
@@ -251,9 +291,14 @@ class Programs:
 
     def _text(self, on: Capture) -> str:
         on.known.more_optimizers(self.hooks.placed_optimizers())
+        for row in on.events:
+            if row.get("optimizer", -1) >= len(on.known.optimizers):
+                row["optimizer"] = -1  # it was left out meanwhile
         backward = sum(row["event"] == "backward" for row in on.events)
         steps = len({row.get("optimizer") for row in on.events if row["event"] == "step"})
         facts = on.facts | self.facts[self.mode].of_repeats()
+        if self.mode == "train":
+            facts |= self.replicas.facts
         if backward and steps:
             facts["accumulation"] = backward // steps
         scales = [row["attributes"]["scale"] for row in on.events

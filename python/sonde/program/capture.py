@@ -18,8 +18,9 @@ from torch.nn.modules import module as torch_module
 from torch.overrides import TorchFunctionMode, _len_torch_function_stack, _pop_mode, _push_mode
 
 from .. import _sonde
-from . import losses, ops
-from .facts import Facts, shift_of
+from . import compiled, losses, ops
+from .facts import Facts, column_of, constant_of, hash_of, rows_of, shift_of
+from .known import Known
 from .places import Finder, Place
 from .text import Files
 
@@ -27,14 +28,8 @@ _NODES = 20000  # operations that are recorded of a step
 _MANY = 2000  # operations from which a module's calls beyond the first ones are one each
 _CALLS = 16  # these first ones
 _EARLY = 256  # operations that are recorded before the first forward pass
-_TOKENS = 4  # integer inputs that are compared with labels
+_TOKENS = 4  # integer inputs that are compared with labels, and floating ones with targets
 _GRAPH = 200000  # functions of the autograd graph that are searched
-_FIELDS = frozenset((
-           "p", "eps", "momentum", "affine", "track_running_stats", "in_features", "out_features",
-           "in_channels", "out_channels", "kernel_size", "stride", "padding", "groups", "dim",
-           "num_features", "num_groups", "normalized_shape", "num_embeddings", "embedding_dim",
-           "padding_idx", "negative_slope", "batch_first", "bidirectional", "num_layers",
-           "dropout", "reduction", "ignore_index", "label_smoothing"))
 # Modules that take other, faster ways in evaluation unless a mode is on the stack.
 TAKE_OTHER_WAYS = (torch.nn.MultiheadAttention, torch.nn.TransformerEncoderLayer,
                     torch.nn.TransformerEncoder)
@@ -120,7 +115,7 @@ def tensors_of(value: Any, depth: int = 3) -> list[torch.Tensor]:
 class Capture(Seer):
     """One step. known: the modules, parameters, buffers and optimizers of the watch."""
 
-    def __init__(self, known: "Known", finder: Finder, facts: Facts, observed: Any,
+    def __init__(self, known: Known, finder: Finder, facts: Facts, observed: Any,
                  training: bool):
         super().__init__()
         self.known, self.finder, self.facts_of = known, finder, facts
@@ -132,6 +127,9 @@ class Capture(Seer):
         self.losses: list[dict[str, Any]] = []
         self.facts: dict[str, Any] = {}
         self.tokens: list[tuple[str, Any]] = []  # names of integer inputs, weak references
+        self.hashes: dict[int, str] = {}  # names of floating inputs, by what equal ones share
+        self.rows: Any = None  # of the first input
+        self.given: list[Any] = []  # inputs of a call that is one operation
         self.gap = ""
         self.makers: dict[int, int] = {}  # nodes, by the value that they make
         self.ids: dict[int, int] = {}  # values by the id() of their tensor, while it lives
@@ -300,10 +298,19 @@ class Capture(Seer):
         self.pause(-self.off)
         self.known.renew(optimizers)
 
+    def break_off(self, why: str) -> None:
+        """The step does not end: what it would have used and reached is not known."""
+        self.miss(why)
+        if not any(row["event"] == "backward" for row in self.events):
+            for row in self.known.parameters:
+                row["used"] = True
+                row["reached"] = row["requires_grad"]
+
     def finish(self) -> None:
         """Leaves out what neither the losses nor the model use and what nothing of the model
         is in: a loader's work, say. Of what was computed before the step, that is all that the
         step does not use."""
+        self.known.mark_built()
         used = {i for row in self.losses for i in (row["predictions"], row["targets"])}
         used |= {row["value"] for row in self.events if "value" in row}
         used |= {i for i, row in enumerate(self.values) if row.get("tensor")}
@@ -362,6 +369,9 @@ class Capture(Seer):
             name = self.observed.loss(*node["_function"], operands, (
                 inputs.index(predictions), inputs.index(targets)), result, self.training)
             self._name_targets(targets, name)
+            constant = constant_of(operands[inputs.index(targets)])
+            if constant is not None:
+                node["attributes"]["targets_all"] = constant
         self._loss(number, node["outputs"][0], predictions, targets, node["place"])
         if len(self.losses) == 1 and targets >= 0:
             self._facts(operands[node["inputs"].index(targets)])
@@ -373,14 +383,20 @@ class Capture(Seer):
     def _facts(self, targets: torch.Tensor) -> None:
         if targets.is_complex() or not targets.numel():
             return
+        column = column_of(self.rows, targets) if self.rows is not None else None
+        if column is not None:
+            self.facts["targets_column"] = column
         if targets.is_floating_point():
             self.facts |= self.facts_of.of_targets(targets)
+            name = self.hashes.get(hash_of(targets) or -1)
+            if name:
+                self.facts["targets_input"] = name
             return
         self.facts |= self.facts_of.of_labels(targets)
         for name, reference in self.tokens:
             tokens = reference()
             shift = shift_of(tokens, targets) if tokens is not None else None
-            if shift is not None and self.facts.get("labels_shift", 0) == 0:
+            if shift or (shift == 0 and "labels_shift" not in self.facts):
                 self.facts |= {"labels_shift": shift, "labels_equal_input": shift == 0,
                                "labels_input": name}
             if shift:
@@ -452,7 +468,8 @@ class Capture(Seer):
 
     def begin_whole(self, module: torch.nn.Module, arguments: Any) -> None:
         """A call begins that is one operation."""
-        inputs = [self.value(one) for one in tensors_of(arguments)]
+        self.given = tensors_of(arguments)
+        inputs = [self.value(one) for one in self.given]
         self.whole = module, 0, inputs, self.finder.here()
 
     def _leave_whole(self, result: Any) -> bool:
@@ -465,10 +482,76 @@ class Capture(Seer):
         self.end_whole(result)
         return True
 
+    def end_compiled(self, result: Any, graphs: list[Any]) -> None:
+        """The call of a compiled root is over: the operations of its graphs, if they are known."""
+        if self.whole is None:
+            return
+        module, _, inputs, place = self.whole
+        index = self.known.index_of(getattr(module, "_orig_mod", module), -1)
+        given = {id(one): i for one, i in zip(self.given, inputs)}
+        self.given = []
+        count = len(self.nodes), len(self.values)
+        if not graphs or sum(len(one.operations) for one in graphs) > _NODES - len(self.nodes) or \
+                not compiled.write(graphs, self, given, tensors_of(result)):
+            del self.nodes[count[0]:], self.values[count[1]:]
+            self.miss("the model is compiled")
+            self.end_whole(result)
+            return
+        self.whole = None
+        self._is_called(index, place)
+        self._name_outputs(index, result)
+
+    def _is_called(self, index: int, place: Place | None) -> None:
+        row, module = self.known.modules[index], self.known.module_refs[index]()
+        if not row["called"]:
+            row["called"], row["place"] = True, self.files.place(place)
+        row["training"] = module.training if module is not None else row["training"]
+
+    def given_value(self, like: dict[str, Any], key: int, given: dict[int, int],
+                    before: list[int]) -> int:
+        """The value of an operand of a compiled graph. key: the id() of its tensor."""
+        if key in given:
+            return given[key]
+        parameter = self.known.parameter_ids.get(key)
+        if parameter is not None:
+            row = self.known.parameters[parameter]
+            row["used"] = True
+            return self.add_value(like, kind="parameter", tensor=row["name"], parameter=parameter)
+        if key in self.known.buffers:
+            return self.add_value(like, kind="buffer", tensor=self.known.buffers[key])
+        fits = (i for i in before if self.values[i]["shape"] == like["shape"] and
+                self.values[i]["dtype"] == like["dtype"])
+        index = next(fits, None)
+        if index is None:
+            return self.add_value(like, kind="input", _hidden=like["requires_grad"])
+        before.remove(index)
+        return index
+
+    def add_value(self, like: dict[str, Any], **more: Any) -> int:
+        self.values.append({**like, **more})
+        return len(self.values) - 1
+
+    def add_node(self, row: Any, inputs: list[int], outputs: list[int]) -> None:
+        """An operation of a compiled graph."""
+        modules = [self.known.module_ids[key][0] for key in row.modules
+                   if key in self.known.module_ids]
+        for index in modules:
+            self._is_called(index, row.place)
+        for index in outputs:
+            self.makers[index] = len(self.nodes)
+        self.nodes.append({"op": row.name, "attributes": row.attributes, "inputs": inputs,
+                           "outputs": outputs, "module": modules[-1] if modules else 0,
+                           "place": self.files.place(row.place), "_function": (None, row.place)})
+
+    def link(self, tensor: torch.Tensor, index: int) -> None:
+        """A tensor of the program's has a value that is known."""
+        self._enter(tensor, index)
+
     def end_whole(self, result: Any) -> None:
         if self.whole is None:
             return
         (module, _, inputs, place), self.whole = self.whole, None
+        self.given = []
         index = self.known.index_of(getattr(module, "_orig_mod", module), -1)
         outputs = [] if len(self.nodes) >= _NODES else tensors_of(result)
         if outputs:
@@ -532,6 +615,9 @@ class Capture(Seer):
             counts[kind] += 1
             if "input_dtype" not in self.facts and tensor.numel():
                 self.facts |= self.facts_of.of_input(tensor)
+                self.rows = rows_of(tensor) if kind == "input" else None
+            if kind == "input" and len(self.hashes) < _TOKENS:
+                self.hashes.setdefault(hash_of(tensor) or 0, row.get("tensor", ""))
             if kind == "input_ids" and tensor.dim() == 2 and len(self.tokens) < _TOKENS and \
                     tensor.dtype != torch.bool and not tensor.is_complex():
                 self.tokens.append((row.get("tensor", ""), weakref.ref(tensor)))
@@ -592,129 +678,3 @@ class Capture(Seer):
         if next_ or hidden:  # what is not seen of it may reach any
             for row in self.known.parameters:
                 row["reached"] = row["requires_grad"]
-
-
-class Known:
-    """Modules, parameters and optimizers of a watch at one step."""
-
-    def __init__(self, roots: Mapping[str, torch.nn.Module], optimizers: list[Any],
-                 names: Mapping[int, str]):
-        self.names = names
-        self.modules: list[dict[str, Any]] = []
-        self.module_ids: dict[int, tuple[int, weakref.ref[torch.nn.Module]]] = {}
-        self.module_refs: list[weakref.ref[torch.nn.Module]] = []  # as modules
-        self.declared = 0  # modules of the model that are no unknown ones
-        self.parameters: list[dict[str, Any]] = []
-        self.parameter_ids: dict[int, int] = {}
-        self.buffers: dict[int, str] = {}
-        self.optimizers: list[dict[str, Any]] = []
-        self.holders: dict[int, int] = {}
-        self._optimizers(optimizers)
-        for prefix, root in roots.items():
-            for name, module in root.named_modules():
-                self._module(".".join(part for part in (prefix, name) if part), module, True)
-        self.declared = len(self.modules)
-
-    def renew(self, optimizers: list[Any]) -> None:
-        """Their attributes may have changed, and the modes of modules."""
-        self.optimizers.clear()
-        self._optimizers(optimizers)
-        for index, ref in self.module_ids.values():
-            module = ref()
-            if module is not None:
-                self.modules[index]["training"] = module.training
-
-    def more_optimizers(self, optimizers: list[Any]) -> None:
-        """Those behind the ones that are known: followed since the step began."""
-        self._optimizers(optimizers, len(self.optimizers))
-
-    def _optimizers(self, optimizers: list[Any], first: int = 0) -> None:
-        """A place has None if its optimizer is gone; events have the places."""
-        for i, optimizer in enumerate(optimizers[first:], first):
-            groups = getattr(optimizer, "param_groups", None) or [{}]
-            self.optimizers.append({
-                "name": f"optimizer_{i + 1}" if i else "optimizer",
-                "kind": type(optimizer).__name__ if optimizer is not None else "",
-                "attributes": _attributes({key: value for key, value in groups[0].items()
-                                           if key != "params"})})
-            for group in groups:
-                for parameter in group.get("params", ()):
-                    self.holders.setdefault(id(parameter), i)
-
-    def _module(self, name: str, module: torch.nn.Module, registered: bool) -> int:
-        index = len(self.modules)
-        if id(module) in self.module_ids:
-            return self.module_ids[id(module)][0]
-        self.module_refs.append(weakref.ref(module))
-        self.module_ids[id(module)] = index, self.module_refs[index]
-        fields = module.__dict__
-        self.modules.append({
-            "name": name, "kind": getattr(module, "original_name", type(module).__name__),
-            "registered": registered, "called": False, "training": module.training, "place": None,
-            "attributes": _attributes({key: fields[key] for key in fields if key in _FIELDS})})
-        for key, parameter in module._parameters.items():
-            if parameter is not None and id(parameter) not in self.parameter_ids:
-                self.parameter_ids[id(parameter)] = len(self.parameters)
-                self.parameters.append({
-                    "name": self.names.get(id(parameter), f"{name}.{key}" if name else key),
-                    "module": index, "count": _count(parameter),
-                    "requires_grad": parameter.requires_grad,
-                    "optimizer": self.holders.get(id(parameter), -1), "used": False,
-                    "reached": False})
-        for key, buffer in module._buffers.items():
-            if buffer is not None:
-                self.buffers.setdefault(id(buffer), f"{name}.{key}" if name else key)
-        return index
-
-    def names_activations(self, index: int) -> bool:
-        """Whether functional activations that a module calls are observed: those in modules of
-        PyTorch's own are what these modules return."""
-        module = self.module_refs[index]() if index < self.declared else None
-        return module is not None and \
-            not type(module).__module__.startswith("torch.nn.")
-
-    def is_declared(self, index: int) -> bool:
-        return index < self.declared
-
-    def index_of(self, module: torch.nn.Module, caller: int) -> int:
-        """The number of a module; one that no model has is added."""
-        found = self.module_ids.get(id(module))
-        if found is not None and found[1]() is module:
-            return found[0]
-        self.module_ids.pop(id(module), None)
-        return self._module(self._name_of(module, caller), module, False)
-
-    def _name_of(self, module: torch.nn.Module, caller: int) -> str:
-        """The path of a module that its caller has in a list, say, or within a part; else its
-        kind."""
-        owner = self.module_refs[caller]() if caller >= 0 else None
-        held = [*owner._modules.items(), *vars(owner).items()] if owner is not None else []
-        for key, value in held:
-            parts = value.items() if isinstance(value, dict) else \
-                enumerate(value) if isinstance(value, (list, tuple)) else [("", value)]
-            for part, one in parts if not key.startswith("_") else ():
-                within = _path_within(one, module)
-                if within is not None:
-                    return ".".join(str(word) for word in (
-                        self.modules[caller]["name"], key, part, within) if word != "")
-        return type(module).__name__
-
-
-def _path_within(whole: Any, module: torch.nn.Module) -> str | None:
-    """The path of a module in another one, "" for itself."""
-    if whole is module:
-        return ""
-    parts = whole.named_modules() if isinstance(whole, torch.nn.Module) else ()
-    return next((name for name, part in parts if part is module), None)
-
-
-def _count(parameter: torch.Tensor) -> int:
-    try:
-        return parameter.numel()
-    except Exception:  # not made yet
-        return 0
-
-
-def _attributes(values: dict[str, Any]) -> dict[str, Any]:
-    found = {key: ops.plain_value(value) for key, value in values.items()}
-    return {key: value for key, value in found.items() if value is not None}

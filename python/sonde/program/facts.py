@@ -4,6 +4,7 @@ of PyTorch's."""
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import Any
 
 from .. import _sonde
@@ -82,6 +83,44 @@ def shift_of(inputs: Any, targets: Any) -> int | None:
                 len({a for a, _ in pairs}) > 1:
             return shift
     return None
+
+
+_ROWS, _COLUMNS = 24, 512  # of inputs whose columns are compared with targets
+_OTHERS = 6  # targets that differ from the most frequent one, at least
+
+
+def column_of(inputs: Any, targets: Any) -> int | None:
+    """The column of inputs, a list of rows, that is a target of each row; None: none is."""
+    if targets.dim() not in (1, 2) or targets.numel() != len(inputs):
+        return None
+    wanted = [float(one) for one in targets.reshape(-1).tolist()]
+    if len(wanted) - max(Counter(wanted).values()) < _OTHERS:
+        return None
+    for number, column in enumerate(zip(*inputs)):
+        if list(column) == wanted:
+            return number
+    return None
+
+
+def rows_of(tensor: Any) -> Any:
+    """The rows of a floating input [N, D] whose columns may be targets; None: they may not."""
+    if tensor.dim() != 2 or tensor.device.type != "cpu" or tensor.shape[0] < _ROWS or \
+            not 1 < tensor.shape[1] <= _COLUMNS or tensor.numel() > _LISTED:
+        return None
+    return tensor.tolist()
+
+
+def hash_of(tensor: Any) -> int | None:
+    """What tensors of equal elements have in common, whatever their shape; None: it has no
+    memory that can be read, or all elements are one number."""
+    ends = _range(tensor)
+    return _sonde.hash_of(tensor) if ends is not None and ends["min"] < ends["max"] else None
+
+
+def constant_of(tensor: Any) -> float | None:
+    """The number that all elements are; None: they differ, or cannot be read."""
+    ends = _range(tensor) if tensor.is_floating_point() else None
+    return ends["min"] if ends is not None and ends["min"] == ends["max"] else None
 
 
 def left(optimizers: list[Any]) -> int | None:

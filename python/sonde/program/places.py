@@ -71,6 +71,11 @@ def _kind(name: str) -> int:
     return LIBRARY if name.startswith(_LIBRARIES) else USER
 
 
+def is_user(name: str) -> bool:
+    """Whether a file is the program's own."""
+    return _kind(name) == USER
+
+
 def root() -> str:
     """The folder of the program that runs."""
     file = getattr(sys.modules.get("__main__"), "__file__", None)

@@ -36,3 +36,10 @@ def write(head: dict[str, Any], rows: dict[str, list[dict[str, Any]]],
     whole = {"program": 1, **head, **{key: [_short(row) for row in list_]
                                       for key, list_ in rows.items()}, "facts": facts}
     return json.dumps(whole, separators=(",", ":"), allow_nan=False)
+
+
+def with_facts(text: str, more: dict[str, Any]) -> str:
+    """The same program with more facts."""
+    whole = json.loads(text)
+    whole["facts"] |= more
+    return json.dumps(whole, separators=(",", ":"), allow_nan=False)

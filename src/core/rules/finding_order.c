@@ -58,6 +58,7 @@ static const standing standings[] = {
     {"LossBroadcast", CAUSE, 0},
     {"LossSign", CAUSE, GROWS},
     {"MissingZeroGrad", CAUSE, UPDATES},
+    {"ModelStructure", CAUSE, 0},
     {"NLPSequenceRatio", CAUSE, APART},
     {"OptimizerState", CAUSE, 0},
     {"PoorWeightInitialization", CAUSE, GROWS},

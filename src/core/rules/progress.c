@@ -3,7 +3,9 @@
  *
  * A verdict is given at every SHORT steps after the mark and at the end of the run.
  * Training goes well if the loss is below the first losses of the run by FALLEN of them and
- * by a few standard errors, and not above the level at the mark. The loss rises if it is
+ * by a few standard errors, and not above the level at the mark. It must be as far below the
+ * standard, which is what the loss is without the inputs, if this is known and less: a loss that
+ * begins far above it falls to it at once. The loss rises if it is
  * above that level by RISEN of it. It stands still if it has fallen by less than SLIGHT,
  * or by less than FALLEN and two standard errors, LONG steps after the mark: a larger fall
  * that noise may explain says nothing.
@@ -142,8 +144,12 @@ static sonde__rules_verdict compare(const sonde__rules_progress *progress,
     const double first = start > one + 2.0 * spread ? one : start;
     const double fall = first - now;
     const bool hurt = rise > fmax((BACK - 1.0) * size, 2.0 * both);
+    /* what was lost at the start and is regained does not show that inputs are used */
+    const double base =
+        progress->standard > 0.0 ? fmin(first, progress->standard) : first;
 
-    if (!hurt && (event || (fall > SURE * both && fall > FALLEN * fabs(first)))) {
+    if (!hurt &&
+        (event || (base - now > SURE * both && base - now > FALLEN * fabs(base)))) {
         return SONDE__RULES_WELL;
     }
     if (rise > SURE * both && rise > RISEN * size) {

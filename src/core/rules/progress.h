@@ -45,7 +45,9 @@ typedef struct sonde__rules_progress {
     const char *why; /* that is so, as a clause; NULL: it must fall, as far as is known */
     bool named;      /* ... or the name of one that was seen does */
     bool crosses;    /* it has been on both sides of 0 */
-    double lowest;   /* mean of SHORT losses in a row, of those so far */
+    double
+        standard; /* the loss of predictions that are not made of the inputs; 0: unknown */
+    double lowest;     /* mean of SHORT losses in a row, of those so far */
     uint64_t relapsed; /* such means, in a row, at which half of the fall is lost */
     uint64_t bad_row;  /* steps in a row whose loss was not finite */
     sonde__rules_loss *losses; /* those of training */

@@ -5,6 +5,7 @@
 #include "rules/engine.h"
 #include "base/fail.h"
 #include "base/memory.h"
+#include "rules/standard.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -56,6 +57,9 @@ static void show(sonde_rules *rules, sonde_program *program)
         return;
     }
     rules->programs[program->mode] = program;
+    if (program->mode == SONDE_MODE_TRAIN || program->mode == SONDE_MODE_GLOBAL) {
+        rules->progress.standard = sonde__rules_standard(program);
+    }
     for (size_t i = 0; i < rules->count; i++) {
         sonde_rule_run *run = rules->runs[i];
 

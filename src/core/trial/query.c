@@ -282,6 +282,26 @@ sonde_err sonde_trial_value(sonde_trial *trial, uint32_t id, const sonde_trial_a
     return sonde__trial_load_value(trial, items.worker, raw_item(&items, 0), view, diag);
 }
 
+sonde_err sonde_trial_hash(sonde_trial *trial, uint32_t id, const sonde_trial_at *where,
+                           uint64_t *hash, sonde_view *form, sonde_diag *diag)
+{
+    SONDE__NEEDS(diag, trial, where, hash, form);
+    found_items items;
+
+    if (!find(trial, SONDE_FORM_RAW, id, where, &items)) {
+        return fail_missing(trial, SONDE_FORM_RAW, id, where, diag);
+    }
+    const sonde__trial_raw_item *const item = raw_item(&items, 0);
+    if (item->layout == SONDE__FOREIGN) {
+        return sonde__fail(diag, SONDE_EUNSUPPORTED, trial->path, "a run of Sonde",
+                           "a run without hashes of its values");
+    }
+    const sonde__trial_layout *const layout = &trial->layouts.items[item->layout];
+    *hash = item->hash;
+    *form = sonde_view_of((sonde_dtype)layout->dtype, layout->rank, layout->shape, NULL);
+    return SONDE_OK;
+}
+
 bool sonde_trial_is_mapped(const sonde_trial *trial, const sonde_view *value)
 {
     return trial != NULL && value != NULL && trial->smdebug == NULL &&

@@ -8,6 +8,7 @@
 #include "nn/compile/describe.h"
 #include "nn/compile/describe_parts.h"
 #include "base/fail.h"
+#include "base/names.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -30,6 +31,8 @@ typedef struct describing {
     sonde_program_node *nodes;
     node_parts *parts; /* by node */
     sonde_program_module *modules;
+    sonde__names names; /* of modules: their indices */
+    bool lacks_memory;
     int *ranks; /* by module: of the operation that says what it is */
     sonde_program_parameter *parameters;
     bool *live; /* by value id: an output or the loss needs it */
@@ -110,17 +113,20 @@ static void take_value(describing *d, sonde__op_value id)
     memcpy(value->shape, from->shape.dim, sizeof value->shape);
 }
 
-/* The index of a module, which becomes known. The strings of a graph are interned. */
+/* The index of a module, which becomes known; that of the model if memory runs out. */
 static int module_of(describing *d, const char *name)
 {
-    for (size_t i = d->module_count; i-- > 0;) {
-        if (strcmp(d->modules[i].name, name) == 0) {
-            return (int)i;
-        }
+    const uint32_t index = sonde__names_intern(&d->names, name);
+
+    if (index == SONDE__NO_NAME) {
+        d->lacks_memory = true;
+        return 0;
     }
-    d->modules[d->module_count] =
-        (sonde_program_module){.name = name, .registered = true, .training = trains(d)};
-    return (int)d->module_count++;
+    if (index == d->module_count) {
+        d->modules[d->module_count++] = (sonde_program_module){
+            .name = name, .registered = true, .training = trains(d)};
+    }
+    return (int)index;
 }
 
 static void take_parameter(describing *d, size_t i)
@@ -332,11 +338,8 @@ static void take_graph(describing *d)
     const sonde__op_graph *graph = &d->graph;
 
     mark_live(d);
-    d->modules[d->module_count++] = (sonde_program_module){.name = "",
-                                                           .kind = "Model",
-                                                           .registered = true,
-                                                           .called = true,
-                                                           .training = trains(d)};
+    d->modules[module_of(d, "")].kind = "Model";
+    d->modules[0].called = true;
     for (sonde__op_value id = 1; id < graph->value_count; id++) {
         take_value(d, id);
     }
@@ -381,6 +384,7 @@ static void release(describing *d)
     sonde__free(d->nodes);
     sonde__free(d->parts);
     sonde__free(d->modules);
+    sonde__names_fini(&d->names);
     sonde__free(d->ranks);
     sonde__free(d->parameters);
     sonde__graph_fini(&d->graph);
@@ -424,7 +428,7 @@ sonde_err sonde__plan_describe(const sonde__plan_program *from, sonde_mode mode,
         goto done;
     }
     take_graph(&d);
-    err = copy(&d, out, diag);
+    err = d.lacks_memory ? sonde__fail_nomem(diag, "a program") : copy(&d, out, diag);
 done:
     release(&d);
     return err;

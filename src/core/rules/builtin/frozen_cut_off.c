@@ -26,7 +26,8 @@
  *               never meant to be trained
  * Such a weight is a note as long as training does not go badly, then a warning. A weight
  * The recurrent weight of the reverse direction of a bidirectional layer that is trained is
- * no such weight: it has no effect where only the last output is read. A weight
+ * no such weight: it has no effect where only the last output is read. Nor are the weights of
+ * one direction of such a layer while those of the other are trained: one note. A weight
  * whose gradient is not declared and whose elements differ and are all 0 or more was not
  * drawn, but is a table of constants: a note.
  */
@@ -60,13 +61,43 @@ static bool takes_one_step(sonde_rule_run *run, const sonde_rule_tensor *tensor)
     return false;
 }
 
-static bool is_cut_off(sonde_rule_run *run, const sonde_rule_tensor *tensor)
+/* Whether it is a weight of one direction of a bidirectional layer of which the other one is
+ * trained: what is read is that one's. */
+static bool is_other_direction(sonde_rule_run *run, const sonde_rule_tensor *tensor)
+{
+    static const char end[] = "_reverse";
+    const char *name = sonde_rule_info(run, tensor->id)->name;
+    const size_t length = strlen(name), tail = sizeof end - 1;
+    const bool reverse = length > tail && strcmp(name + length - tail, end) == 0;
+    const size_t base = reverse ? length - tail : length;
+
+    if (strstr(name, "weight_ih_l") == NULL && strstr(name, "weight_hh_l") == NULL) {
+        return false;
+    }
+    SONDE__EACH_OF (run, t, SONDE__FROZEN_PARAMETERS) {
+        const char *other = sonde_rule_info(run, t->id)->name;
+
+        if (strncmp(other, name, base) == 0 &&
+            strcmp(other + base, reverse ? "" : end) == 0 &&
+            ((const sonde__builtin_frozen_memory *)t->memory)->pulled) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_still(sonde_rule_run *run, const sonde_rule_tensor *tensor)
 {
     const sonde__builtin_frozen_memory *memory = tensor->memory;
 
     return sonde__builtin_frozen_is_weight(run, tensor) && memory->has_before &&
            !memory->told && !memory->moved && !memory->pulled &&
            !takes_one_step(run, tensor);
+}
+
+static bool is_cut_off(sonde_rule_run *run, const sonde_rule_tensor *tensor)
+{
+    return is_still(run, tensor) && !is_other_direction(run, tensor);
 }
 
 /* True if every weight of the module whose name is the first characters of that of a
@@ -180,7 +211,8 @@ typedef enum cut_off {
     ASKED,  /* it requires a gradient, and is used */
     UNUSED, /* perhaps */
     HELD,   /* by an optimizer, which trains others */
-    BARREN  /* ... which trains nothing */
+    BARREN, /* ... which trains nothing */
+    ONE_WAY /* only the other direction of its layer is read */
 } cut_off;
 
 /* others: how many, if it stands for others. */
@@ -202,7 +234,9 @@ static void report(sonde_rule_run *run, const sonde_rule_tensor *t, size_t other
         [HELD] = {SONDE__SURE(WARNING),
                   "An optimizer holds it, and trains other layers."},
         [BARREN] = {SONDE__SURE(ERROR), "The optimizer that holds it trains nothing: no "
-                                        "loss reaches its weights."}};
+                                        "loss reaches its weights."},
+        [ONE_WAY] = {SONDE__SURE(NOTE), "Only the other direction of this bidirectional "
+                                        "layer is read, as by the last of its states."}};
     const sonde__builtin_frozen *state = sonde_rule_state(run);
     char and_others[64] = "";
 
@@ -370,6 +404,22 @@ void sonde__builtin_frozen_survey(sonde_rule_run *run)
     }
 }
 
+static void judge_directions(sonde_rule_run *run)
+{
+    const sonde_rule_tensor *first = NULL;
+    size_t count = 0;
+
+    SONDE__EACH (run, t) {
+        if (is_still(run, t) && is_other_direction(run, t)) {
+            first = first != NULL ? first : t;
+            count++;
+        }
+    }
+    if (first != NULL) {
+        report(run, first, count - 1, ONE_WAY);
+    }
+}
+
 void sonde__builtin_frozen_judge_cut_off(sonde_rule_run *run)
 {
     sonde__builtin_frozen *state = sonde_rule_state(run);
@@ -403,4 +453,5 @@ void sonde__builtin_frozen_judge_cut_off(sonde_rule_run *run)
     if (last != NULL) {
         report(run, last, meant - 1, MAY_BE_MEANT);
     }
+    judge_directions(run);
 }

@@ -11,10 +11,13 @@
  *     cut off       a parameter that an optimizer holds is used, and its way to the loss
  *                   has an operation that passes no gradient (detach, no_grad)
  *     not used      no operation reads a parameter that an optimizer holds
+ *     no loss       operations of the user's own read it, and the graph of no loss has it
+ *     lost          a weight never had a gradient, and the bias of the same layer has one: what
+ *                   backward computes does not arrive
  *
  * What the graph does not show (custom functions, gradients that are set by hand) the
- * gradients do: the last three are reported where no gradient was seen, at once, after CUT
- * and after UNUSED looks.
+ * gradients do: the last five are reported where no gradient was seen, at once, after CUT
+ * and, the last three, after UNUSED looks.
  */
 #include "rules/builtin/frozen.h"
 #include "rules/builtin/program_walk.h"
@@ -117,14 +120,17 @@ static void add(unheld *to, const sonde_program_parameter *parameter)
     to->elements += parameter->count;
 }
 
-/* Whether a layer that the model does not know is kept by one that it knows: its name is
- * the path there; else it is its kind. */
+/* Whether a layer that the model does not know is kept by one that it knows, which calls it: its
+ * name is the path to it. One that forward builds has the name of its kind (ModelStructure); a
+ * model of its own, a copy for targets, say, is called by none. */
 static bool is_kept_aside(const sonde_program *program,
                           const sonde_program_parameter *parameter)
 {
     const sonde_program_module *module = &program->modules[parameter->module];
 
-    return strcmp(module->name, module->kind) != 0 && module->called;
+    return strcmp(module->name, module->kind) != 0 && module->called &&
+           sonde_attribute_number(module->attributes, "within", 0.0) > 0.0 &&
+           sonde_attribute_number(module->attributes, "built", 0.0) <= 0.0;
 }
 
 /* Why parameters are not held. */
@@ -543,6 +549,140 @@ static void judge_unused(sonde_rule_run *run, const sonde_program *program)
     }
 }
 
+/* --- no loss -------------------------------------------------------------------------- */
+
+/* Whether the line that reads a parameter is the call of a whole model: the model is of a
+ * library, and may have parts that this program does not need. */
+static bool is_of_library(const sonde_program *program, sonde_place place)
+{
+    for (size_t i = 0; i < program->event_count; i++) {
+        const sonde_program_event *event = &program->events[i];
+
+        if (event->kind == SONDE_EVENT_FORWARD && event->place.line == place.line &&
+            strcmp(event->place.file, place.file) == 0) {
+            return true;
+        }
+    }
+    return place.line <= 0;
+}
+
+static void judge_lossless(sonde_rule_run *run, const sonde_program *program)
+{
+    const sonde_program_parameter *first = NULL;
+    size_t count = 0, hint = 0;
+    char others[64] = "";
+    sonde__builtin_text line;
+
+    for (size_t i = 0; i < program->parameter_count; i++) {
+        const sonde_program_parameter *parameter = &program->parameters[i];
+        sonde__builtin_frozen_memory *memory = memory_of(run, parameter->name, &hint);
+
+        if (parameter->optimizer >= 0 && parameter->used && memory != NULL &&
+            !memory->told && is_missed(parameter, memory) &&
+            steps(program, parameter->optimizer) &&
+            !is_of_library(program, sonde_program_place_of(program, parameter->name))) {
+            first = first != NULL ? first : parameter;
+            memory->told = true;
+            count++;
+        }
+    }
+    if (count > 1) {
+        (void)snprintf(others, sizeof others, " and %zu other parameter%s", count - 1,
+                       count > 2 ? "s" : "");
+    }
+    const sonde_place place = first != NULL ? sonde_program_place_of(program, first->name)
+                                            : (sonde_place){"", 0};
+    if (first != NULL &&
+        sonde_rule_found_at(run, first->name, place, SONDE_SEVERITY_WARNING, "looks",
+                            (double)UNUSED, (double)UNUSED)) {
+        sonde_rule_say(
+            run, "Add what is made of it to the loss, or leave the layer out.",
+            "An optimizer holds it%s, and an operation%s reads it, but no loss is made of "
+            "the result: it never had a gradient.",
+            others, sonde__builtin_walk_line(program, place, &line));
+    }
+}
+
+/* --- lost ----------------------------------------------------------------------------- */
+
+/* The memory of the bias that an operation reads beside a weight; NULL: it reads none. */
+static const sonde__builtin_frozen_memory *
+bias_of(sonde_rule_run *run, const sonde_program *program, const sonde_program_node *node)
+{
+    const int value = sonde__builtin_walk_operand(node, 2);
+    const int bias = value >= 0 ? program->values[value].parameter : -1;
+    size_t hint = 0;
+
+    return bias >= 0 ? memory_of(run, program->parameters[bias].name, &hint) : NULL;
+}
+
+/* Whether values are not all 0, for certain: they are random, or inputs that differ, or a
+ * trained layer makes them. */
+static bool is_nonzero(sonde_rule_run *run, const sonde_program *program, int value)
+{
+    size_t hint = 0;
+
+    for (size_t left = program->node_count + 1; value >= 0 && left > 0; left--) {
+        const sonde_program_node *maker = sonde__builtin_walk_maker(program, value);
+        const int weight = maker != NULL ? sonde__builtin_walk_operand(maker, 1) : -1;
+        const int parameter = weight >= 0 ? program->values[weight].parameter : -1;
+
+        if (parameter >= 0) {
+            const sonde__builtin_frozen_memory *memory =
+                memory_of(run, program->parameters[parameter].name, &hint);
+
+            return memory != NULL && memory->pulled;
+        }
+        if (maker == NULL) {
+            return strcmp(program->values[value].tensor, "input") == 0 &&
+                   sonde_attribute_number(program->facts, "input_std", 0.0) > 0.0;
+        }
+        if (sonde__builtin_walk_is(maker->op, "randn rand randn_like rand_like normal")) {
+            return true;
+        }
+        value = sonde__builtin_walk_first(maker);
+    }
+    return false;
+}
+
+static void judge_lost(sonde_rule_run *run, const sonde_program *program)
+{
+    size_t hint = 0;
+    sonde__builtin_text line;
+
+    for (size_t i = 0; i < program->node_count; i++) {
+        const sonde_program_node *node = &program->nodes[i];
+        const int value = sonde__builtin_walk_operand(node, 1);
+        const int weight = value >= 0 ? program->values[value].parameter : -1;
+
+        if (weight < 0 ||
+            !sonde__builtin_walk_is(node->op, "linear conv1d conv2d conv3d") ||
+            !program->parameters[weight].reached) {
+            continue;
+        }
+        const char *name = program->parameters[weight].name;
+        sonde__builtin_frozen_memory *memory = memory_of(run, name, &hint);
+        const sonde__builtin_frozen_memory *bias = bias_of(run, program, node);
+
+        if (memory != NULL && !memory->told && !memory->pulled && bias != NULL &&
+            bias->pulled && memory->gradient != SIZE_MAX &&
+            is_nonzero(run, program, sonde__builtin_walk_operand(node, 0)) &&
+            sonde_rule_found_at(run, name, node->place, SONDE_SEVERITY_ERROR,
+                                "steps_without_gradient", (double)UNUSED,
+                                (double)UNUSED)) {
+            memory->told = true;
+            sonde_rule_say(
+                run,
+                "Look at what changes gradients between backward and the step: "
+                "hooks, clipping, sums over processes.",
+                "Its gradient has always been exactly 0, but the bias of the "
+                "same %s%s has one, and its input is not 0: the gradient that "
+                "backward computes is lost.",
+                node->op, sonde__builtin_walk_line(program, node->place, &line));
+        }
+    }
+}
+
 /* --- meant ---------------------------------------------------------------------------- */
 
 /* Parameters that need no gradient, and that no optimizer holds, are frozen on purpose. */
@@ -587,5 +727,7 @@ void sonde__builtin_frozen_judge_program(sonde_rule_run *run)
     }
     if (state->looks == UNUSED && program->complete) {
         judge_unused(run, program);
+        judge_lossless(run, program);
+        judge_lost(run, program);
     }
 }

@@ -2,7 +2,9 @@
  * program_free_losses.c - losses that need not fall, by the program of a training step:
  *
  *     players      backward is called on losses that train the parameters of different
- *                  optimizers, and one of these losses is made of parameters of several.
+ *                  optimizers, and one of these losses is made of parameters of several; or
+ *                  parameters of several are used, of which some step and others rest:
+ *                  players take turns, each for some steps.
  *                  Of a program that is not complete: two optimizers hold parameters, and
  *                  backward is called at two places, or again after a step of one
  *     rewards      a factor of the loss has no gradient, and the other factor is
@@ -78,6 +80,37 @@ static bool oppose(const sonde_program *program, size_t first, size_t second, bo
             are_several(optimizers_of(program, b, false, marks)));
 }
 
+/* The optimizers that step, a bit each. */
+static uint64_t stepping(const sonde_program *program)
+{
+    uint64_t found = 0;
+
+    for (size_t i = 0; i < program->event_count; i++) {
+        const sonde_program_event *event = &program->events[i];
+
+        if (event->kind == SONDE_EVENT_STEP && event->optimizer >= 0) {
+            found |= UINT64_C(1) << (event->optimizer & 63);
+        }
+    }
+    return found;
+}
+
+/* Whether parameters of several optimizers are used, of which some step and others rest. */
+static bool takes_turns(const sonde_program *program)
+{
+    const uint64_t steps = stepping(program);
+    uint64_t used = 0;
+
+    for (size_t i = 0; i < program->value_count; i++) {
+        const int parameter = program->values[i].parameter;
+        const int optimizer =
+            parameter >= 0 ? program->parameters[parameter].optimizer : -1;
+
+        used |= optimizer >= 0 ? UINT64_C(1) << (optimizer & 63) : 0;
+    }
+    return (used & steps) != 0 && (used & ~steps) != 0;
+}
+
 static bool has_players(const sonde_program *program, bool *marks)
 {
     size_t before = SIZE_MAX;
@@ -92,7 +125,8 @@ static bool has_players(const sonde_program *program, bool *marks)
         if (program->events[i].kind != SONDE_EVENT_BACKWARD) {
             continue;
         }
-        if (before != SIZE_MAX && oppose(program, before, i, marks)) {
+        if (takes_turns(program) ||
+            (before != SIZE_MAX && oppose(program, before, i, marks))) {
             return true;
         }
         before = i;

@@ -2,7 +2,10 @@
  * program_optimizers.c - OptimizerState, of the settings of optimizers, which the program
  * shows:
  *
- *     momentum   of 1 or more: velocities never fade
+ *     momentum   of 1 or more: velocities never fade; or above HEAVY, unless the learning rate
+ *                is as small: a gradient then moves weights FAR, past any place where the loss
+ *                is low
+ *     clipping   to a norm below TINY: what is left of gradients moves nothing
  *     betas      beta1 above beta2: they are swapped
  *     ascent     maximize, and the optimizer steps on the loss of a comparison with targets,
  *                which is not negated
@@ -19,6 +22,9 @@
 #include <math.h>
 #include <string.h>
 
+#define HEAVY 0.995
+#define FAR 5.0 /* learning rate over 1 - momentum; of SGD */
+#define TINY 1e-6
 #define DECAY 0.015
 #define COUPLED 0.3
 #define COMPARING                                                                        \
@@ -87,6 +93,7 @@ static void judge_momentum(sonde_rule_run *run, const sonde_program *program, in
 {
     const sonde_program_optimizer *its = &program->optimizers[index];
     const double momentum = sonde_attribute_number(its->attributes, "momentum", 0.0);
+    const double rate = sonde_attribute_number(its->attributes, "lr", 0.0);
     double betas[2] = {0.0, 1.0};
 
     if (momentum >= 1.0 &&
@@ -98,12 +105,42 @@ static void judge_momentum(sonde_rule_run *run, const sonde_program *program, in
             "cannot settle.",
             its->kind, momentum);
     }
+    if (momentum > HEAVY && momentum < 1.0 &&
+        rate / (1.0 - momentum) > (strcmp(its->kind, "SGD") == 0 ? FAR : FAR / 10.0) &&
+        sonde_rule_found_at(run, "", place_of(program, index), SONDE_SEVERITY_WARNING,
+                            "momentum", momentum, HEAVY)) {
+        sonde_rule_say(
+            run, "Use a momentum of 0.9 to 0.99, or a lower learning rate.",
+            "%s has a momentum of %.4g: a gradient acts for %.0f steps, which is "
+            "too long for a learning rate of %.3g.",
+            its->kind, momentum, ceil(1.0 / (1.0 - momentum)), rate);
+    }
     if (take_pair(its->attributes, "betas", betas) && betas[0] > betas[1] &&
         sonde_rule_found_at(run, "", place_of(program, index), SONDE_SEVERITY_ERROR,
                             "beta1", betas[0], betas[1])) {
         sonde_rule_say(run, "Swap them: beta1 belongs to the mean of gradients.",
                        "%s has beta1 = %.4g and beta2 = %.4g, which look swapped.",
                        its->kind, betas[0], betas[1]);
+    }
+}
+
+static void judge_clipping(sonde_rule_run *run, const sonde_program *program)
+{
+    for (size_t i = 0; i < program->event_count; i++) {
+        const sonde_program_event *event = &program->events[i];
+        const double norm =
+            event->kind == SONDE_EVENT_CLIP
+                ? sonde_attribute_number(event->attributes, "max_norm", 1.0)
+                : 1.0;
+
+        if (norm < TINY &&
+            sonde_rule_found_at(run, "", event->place, SONDE_SEVERITY_ERROR, "max_norm",
+                                norm, TINY)) {
+            sonde_rule_say(run, "Clip to a norm of about 1.",
+                           "The gradients are clipped to a norm of %.3g: what is left of "
+                           "them moves nothing.",
+                           norm);
+        }
     }
 }
 
@@ -173,6 +210,7 @@ void sonde__builtin_optimizer_program(sonde_rule_run *run, const sonde_program *
         sonde__builtin_walk_event(program, 0, SONDE_EVENT_STEP) == NULL) {
         return;
     }
+    judge_clipping(run, program);
     for (size_t i = 0; i < program->optimizer_count; i++) {
         judge_momentum(run, program, (int)i);
         judge_ascent(run, program, (int)i);

@@ -11,7 +11,9 @@
  * arithmetic (a difference, a product, a logarithm) is not judged before nll_loss. Scores of
  * pairs, (n, n) with a target for each row that the program makes itself, may be normalized
  * along either dimension. In attention, the product of scores, softmax and values, softmax
- * must run along the dimension that the product sums over. Elsewhere, log_softmax and the
+ * must run along the dimension that the product sums over. gather and a division by sums must
+ * take the dimension that softmax ran along, which is not that of the samples of a
+ * convolution's outputs. Elsewhere, log_softmax and the
  * difference of values and their logsumexp, which torch.distributions computes of logits,
  * must not get what softmax made.
  */
@@ -522,6 +524,104 @@ static void judge_product(sonde_rule_run *run, const sonde_program *program,
     }
 }
 
+/* --- dimensions elsewhere ------------------------------------------------------------- */
+
+/* The softmax that makes a value, or its logarithm, and its dimension; NULL: none does. */
+static const sonde_program_node *find_softmax(const sonde_program *program, int value,
+                                              int *dim)
+{
+    const int rank = value >= 0 ? program->values[value].rank : 0;
+    const sonde_program_node *made =
+        sonde__builtin_walk_up(program, &value, SONDE__WALK_PLAIN " log add");
+
+    if (made == NULL || !sonde__builtin_walk_is(made->op, "softmax log_softmax")) {
+        return NULL;
+    }
+    *dim = sonde__builtin_walk_dim(made, rank);
+    return *dim >= 0 ? made : NULL;
+}
+
+static void report_dim(sonde_rule_run *run, const sonde_program *program,
+                       const sonde_program_node *softmax, int dim, int right,
+                       const sonde_program_node *reader, const char *does)
+{
+    sonde__builtin_text shape, line, at;
+
+    if (sonde_rule_found_at(
+            run, sonde__builtin_walk_tensor(program, softmax->outputs[0], -1),
+            softmax->place, SONDE_SEVERITY_ERROR, "dim", (double)dim, (double)right)) {
+        sonde_rule_say(
+            run, "Apply softmax along the dimension of the classes or actions.",
+            "%s%s runs along dimension %d of %s, but %s%s %s dimension %d.", softmax->op,
+            sonde__builtin_walk_line(program, softmax->place, &line), dim,
+            sonde__builtin_walk_shape(program, softmax->outputs[0], &shape), reader->op,
+            sonde__builtin_walk_line(program, reader->place, &at), does, right);
+    }
+}
+
+/* gather takes one of the probabilities of a sample, along another dimension than softmax. */
+static void judge_gather(sonde_rule_run *run, const sonde_program *program,
+                         const sonde_program_node *node)
+{
+    const int value = sonde__builtin_walk_operand(node, 0),
+              places = sonde__builtin_walk_operand(node, 1);
+    const int rank = value >= 0 ? program->values[value].rank : 0;
+    const int along = rank >= 2 ? sonde__builtin_walk_dim(node, rank) : -1;
+    int dim = -1;
+    const sonde_program_node *softmax =
+        along >= 0 && places >= 0 && program->values[places].rank == rank
+            ? find_softmax(program, value, &dim)
+            : NULL;
+
+    if (softmax != NULL && dim != along && program->values[places].shape[along] == 1 &&
+        program->values[value].shape[along] > 1) {
+        report_dim(run, program, softmax, dim, along, node, "chooses along");
+    }
+}
+
+/* Probabilities are divided by their sums along another dimension, as torch.distributions
+ * does with them. */
+static void judge_sum(sonde_rule_run *run, const sonde_program *program,
+                      const sonde_program_node *node)
+{
+    const int value = sonde__builtin_walk_operand(node, 0);
+    const sonde_program_node *sum =
+        sonde__builtin_walk_maker(program, sonde__builtin_walk_operand(node, 1));
+    const int rank = value >= 0 ? program->values[value].rank : 0;
+    int dim = -1;
+
+    if (rank < 2 || sum == NULL || !sonde__builtin_walk_is(sum->op, "sum") ||
+        sonde__builtin_walk_first(sum) != value) {
+        return;
+    }
+    const sonde_program_node *softmax = find_softmax(program, value, &dim);
+    const int along = sonde__builtin_walk_dim(sum, rank);
+    if (softmax != NULL && along >= 0 && dim != along &&
+        program->values[value].shape[along] > 1) {
+        report_dim(run, program, softmax, dim, along, node, "divides by sums along");
+    }
+}
+
+/* Softmax over the samples of what a convolution makes. */
+static void judge_images(sonde_rule_run *run, const sonde_program *program,
+                         const sonde_program_node *node)
+{
+    int value = sonde__builtin_walk_first(node);
+    const int rank = value >= 0 ? program->values[value].rank : 0;
+    const sonde_program_node *made =
+        sonde__builtin_walk_up(program, &value, SONDE__WALK_PLAIN);
+    const bool batched =
+        made != NULL &&
+        ((rank == 3 && sonde__builtin_walk_is(made->op, "conv1d conv_transpose1d")) ||
+         (rank == 4 && sonde__builtin_walk_is(made->op, "conv2d conv_transpose2d")) ||
+         (rank == 5 && sonde__builtin_walk_is(made->op, "conv3d conv_transpose3d")));
+
+    if (batched && sonde__builtin_walk_dim(node, rank) == 0 &&
+        program->values[value].shape[1] > 1) {
+        report_dim(run, program, node, 0, 1, made, "makes classes along");
+    }
+}
+
 /* --- the rule ----------------------------------------------------------------------- */
 
 void sonde__builtin_softmax_program(sonde_rule_run *run, const sonde_program *program)
@@ -547,9 +647,14 @@ void sonde__builtin_softmax_program(sonde_rule_run *run, const sonde_program *pr
             judge_product(run, program, node, &said);
         } else if (sonde__builtin_walk_is(node->op, "softmax log_softmax")) {
             judge_alone(run, program, node);
+            judge_images(run, program, node);
             judge_again(run, program, node);
         } else if (sonde__builtin_walk_is(node->op, "sub")) {
             judge_again(run, program, node);
+        } else if (sonde__builtin_walk_is(node->op, "index")) {
+            judge_gather(run, program, node);
+        } else if (sonde__builtin_walk_is(node->op, "div")) {
+            judge_sum(run, program, node);
         } else {
             judge_loss(run, program, node);
         }

@@ -15,6 +15,7 @@
  *     program_modes.c       TrainEvalMode, EvalNondeterminism: modes
  *     program_free_losses.c rules on losses: whether these need not fall
  *     program_optimizers.c  OptimizerState: settings
+ *     program_results.c     ModelStructure: what operations make and nothing reads
  */
 #ifndef SONDE_RULES_BUILTIN_PROGRAM_WALK_H
 #define SONDE_RULES_BUILTIN_PROGRAM_WALK_H
@@ -118,6 +119,7 @@ void sonde__builtin_mode_program(sonde_rule_run *run, const sonde_program *progr
 void sonde__builtin_free_losses(sonde_rule_run *run, const sonde_program *program);
 void sonde__builtin_eval_program(sonde_rule_run *run, const sonde_program *program);
 void sonde__builtin_optimizer_program(sonde_rule_run *run, const sonde_program *program);
+void sonde__builtin_results_program(sonde_rule_run *run, const sonde_program *program);
 /* Whether an optimizer of the program (NULL: none) has swapped betas, which that reports. */
 bool sonde__builtin_optimizer_is_swapped(const sonde_program *program);
 

@@ -12,6 +12,9 @@
  *     features   goes into a layer that takes the samples for features, channels or places;
  *     shares     is normalized over the samples, by softmax or by a division by the sum, and
  *                the predictions of a loss are made of it.
+ *     turned     is reshaped from (a, b, c) to (b, a, c), say, which was meant to transpose it, and
+ *                a layer reads that, or the targets of a loss are not turned;
+ *     pooled     is a mean, a sum or the largest over the samples, which a layer reads;
  *     heads      is reshaped so that positions of a sequence mix (program_heads.c);
  *     choice     is chosen by gather along the samples, or by max over them, which was meant
  *                for the dimension of classes or actions.
@@ -23,6 +26,8 @@
 #include "rules/builtin/program_walk.h"
 
 #include "base/memory.h"
+
+#include <string.h>
 
 #define LAYERS                                                                           \
     "linear bilinear conv1d conv2d conv3d conv_transpose1d conv_transpose2d "            \
@@ -248,6 +253,176 @@ static void judge_choice(sonde_rule_run *run, const mixed *m,
     }
 }
 
+/* --- turned ---------------------------------------------------------------------------- */
+
+/* Dimensions of more than one place. */
+static int wide_dims(const sonde_program_value *row, int64_t wide[SONDE_MAX_DIMS])
+{
+    int count = 0;
+
+    for (int d = 0; d < row->rank; d++) {
+        if (row->shape[d] != 1) {
+            wide[count++] = row->shape[d];
+        }
+    }
+    return count;
+}
+
+/* Whether a reshape leaves all dimensions as long as they were, in another order. */
+static bool is_turned(const sonde_program *program, const sonde_program_node *node)
+{
+    const int value = sonde__builtin_walk_first(node);
+    int64_t from[SONDE_MAX_DIMS] = {0}, to[SONDE_MAX_DIMS] = {0};
+
+    if (value < 0 || !sonde__builtin_walk_is(node->op, "reshape")) {
+        return false;
+    }
+    const int count = wide_dims(&program->values[value], from);
+    if (count < 2 || wide_dims(&program->values[node->outputs[0]], to) != count ||
+        memcmp(from, to, sizeof from) == 0) {
+        return false;
+    }
+    for (int i = 0; i < count; i++) { /* to is a permutation of from */
+        int k = 0;
+
+        while (k < count && to[k] != from[i]) {
+            k++;
+        }
+        if (k == count) {
+            return false;
+        }
+        to[k] = -1;
+    }
+    return true;
+}
+
+/* Whether another reshape has, or had, the order of before again. */
+static bool is_taken_back(const sonde_program *program, const sonde_program_node *node)
+{
+    const sonde_program_value *before = &program->values[sonde__builtin_walk_first(node)],
+                              *after = &program->values[node->outputs[0]];
+
+    for (const sonde_program_node *next = program->nodes;
+         next < program->nodes + program->node_count; next++) {
+        const int value = sonde__builtin_walk_first(next);
+
+        if (value >= 0 && next->output_count > 0 &&
+            sonde__builtin_walk_is(next->op, RESHAPES) &&
+            sonde__builtin_walk_same_shape(&program->values[value], after) &&
+            sonde__builtin_walk_same_shape(&program->values[next->outputs[0]], before)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether a layer reads what is made of a value. marks: room. */
+static bool is_read(const mixed *m, int value, bool *marks)
+{
+    const sonde_program *program = m->program;
+
+    memset(marks, 0, program->value_count * sizeof *marks);
+    marks[value] = true;
+    sonde__builtin_walk_below(program, marks, false);
+    for (size_t i = 0; i < program->node_count; i++) {
+        const int first = sonde__builtin_walk_operand(&program->nodes[i], 0);
+
+        if (first >= 0 && marks[first] &&
+            sonde__builtin_walk_is(program->nodes[i].op, LAYERS)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether the targets of the loss are turned as well: the pairs are as they were. */
+static bool are_targets_turned(const mixed *m, bool *marks)
+{
+    const sonde_program *program = m->program;
+    const sonde_program_loss *loss = sonde__builtin_samples_loss(program);
+
+    memset(marks, 0, program->value_count * sizeof *marks);
+    if (loss == NULL) {
+        return true; /* nothing is known of pairs */
+    }
+    marks[loss->targets] = true;
+    sonde__builtin_walk_above(program, marks, false);
+    for (size_t i = 0; i < program->node_count; i++) {
+        const sonde_program_node *node = &program->nodes[i];
+
+        if (node->output_count > 0 && marks[node->outputs[0]] &&
+            is_turned(program, node)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether it matters that a reshape turns. */
+static bool is_felt(sonde_rule_run *run, const mixed *m, const sonde_program_node *node)
+{
+    bool *marks = sonde__builtin_walk_marks(run, m->program);
+    const bool felt = marks != NULL &&
+                      (is_read(m, node->outputs[0], marks) ||
+                       (m->predicted[node->outputs[0]] && !are_targets_turned(m, marks)));
+
+    sonde__free(marks);
+    return felt;
+}
+
+static void judge_turned(sonde_rule_run *run, const mixed *m,
+                         const sonde_program_node *node, sonde_place *said)
+{
+    const sonde_program *program = m->program;
+    sonde__builtin_text from, to, line;
+
+    if (is_turned(program, node) && !is_taken_back(program, node) &&
+        is_felt(run, m, node) && !sonde__builtin_walk_is_said(said, node->place) &&
+        sonde_rule_found_at(run, tensor_of(m, node->outputs[0], -1), node->place,
+                            SONDE_SEVERITY_ERROR, "turned", 1.0, 0.0)) {
+        sonde_rule_say(
+            run, "Call transpose or permute: reshape and view move no element.",
+            "%s%s turns %s into %s as if it transposed: a row now holds parts of several.",
+            node->op, sonde__builtin_walk_line(program, node->place, &line),
+            sonde__builtin_walk_shape(program, sonde__builtin_walk_first(node), &from),
+            sonde__builtin_walk_shape(program, node->outputs[0], &to));
+    }
+}
+
+/* --- pooled ---------------------------------------------------------------------------- */
+
+static void judge_pooled(sonde_rule_run *run, const mixed *m,
+                         const sonde_program_node *node)
+{
+    const sonde_program *program = m->program;
+    const sonde_program_loss *loss = sonde__builtin_samples_loss(program);
+    int value = sonde__builtin_walk_operand(node, 0);
+    const sonde_program_node *over = sonde__builtin_walk_up(
+        program, &value, RESHAPES " expand repeat dropout relu clone");
+    sonde__builtin_text shape, line, at;
+
+    if (over == NULL || loss == NULL || !sonde__builtin_walk_is(node->op, "linear") ||
+        !sonde__builtin_walk_is(over->op, "mean sum max amax") ||
+        !sonde__builtin_samples_is_over(program, m->samples, over)) {
+        return;
+    }
+    const int pooled = sonde__builtin_walk_first(over);
+    const sonde_program_value *targets = &program->values[loss->targets];
+    const int dim = m->samples[pooled].dim;
+    if (m->samples[pooled].sure && targets->rank > 0 &&
+        targets->shape[0] == program->values[pooled].shape[dim] &&
+        sonde_rule_found_at(run, tensor_of(m, over->outputs[0], node->outputs[0]),
+                            over->place, SONDE_SEVERITY_ERROR, "pooled", (double)dim,
+                            -1.0)) {
+        sonde_rule_say(run, "Pool over the positions of a sample, not over the samples.",
+                       "%s%s runs over dimension %d of %s, which counts the samples, and "
+                       "%s%s reads the result: all samples look alike to it.",
+                       over->op, sonde__builtin_walk_line(program, over->place, &line),
+                       dim, sonde__builtin_walk_shape(program, pooled, &shape), node->op,
+                       sonde__builtin_walk_line(program, node->place, &at));
+    }
+}
+
 /* --- the rule -------------------------------------------------------------------------- */
 
 /* The operation that cut what a layer reads; -1: none did. */
@@ -269,13 +444,15 @@ static void judge_node(sonde_rule_run *run, const mixed *m, int number)
     const int value = sonde__builtin_walk_operand(node, 0);
 
     judge_shares(run, m, node);
+    judge_pooled(run, m, node);
     if (!sonde__builtin_walk_is(node->op, LAYERS)) {
         return;
     }
     const int cut = find_cut(m, node);
     const sonde__builtin_samples *made = &m->samples[node->outputs[0]];
     if (cut >= 0) {
-        if (sonde__builtin_walk_is(m->program->nodes[cut].op, RESHAPES)) {
+        if (sonde__builtin_walk_is(m->program->nodes[cut].op, RESHAPES) &&
+            !is_turned(m->program, &m->program->nodes[cut])) {
             report_cut(run, m, cut, number);
         }
     } else if (made->kind == SONDE__SAMPLES_CUT && made->node == number && made->sure &&
@@ -287,6 +464,7 @@ static void judge_node(sonde_rule_run *run, const mixed *m, int number)
 static void judge_program(sonde_rule_run *run, const mixed *m)
 {
     const sonde_program *program = m->program;
+    sonde_place said = {NULL, 0};
 
     sonde__builtin_heads_program(run, program, m->learned);
     for (size_t i = 0; i < program->node_count; i++) {
@@ -294,6 +472,7 @@ static void judge_program(sonde_rule_run *run, const mixed *m)
 
         if (node->output_count > 0 && m->used[node->outputs[0]]) {
             judge_choice(run, m, node);
+            judge_turned(run, m, node, &said);
         }
         if (node->output_count > 0 && m->learned[node->outputs[0]]) {
             judge_node(run, m, (int)i);
@@ -348,7 +527,7 @@ const sonde_rule sonde__builtin_batch_mixing = {
         "In the program of a training step, one of these holds: (1) a reshape puts parts of several samples into one row, and a layer reads that; "
         "(2) a recurrent layer or attention takes the samples for the steps of a sequence; (3) a layer takes them for features, channels or places; "
         "(4) softmax or a division by a sum normalizes over them, and predictions are made of the result; "
-        "(5) gather chooses along them, or max runs over them, and the objective is made of the result; (6) a reshape takes the heads of attention for positions, without a transposition.",
+        "(5) gather chooses along them, or max runs over them, and the objective is made of the result; (6) a reshape takes the heads of attention for positions, without a transposition; (7) a reshape gives the dimensions another order, as a transposition would; (8) a linear layer reads a mean, a sum or the largest over the samples.",
     .advice = "Keep the samples apart: look at the shapes before and after this line.",
     .modes = SONDE__TRAIN,
     .state_size = sizeof(mixing),

@@ -23,8 +23,8 @@
  * products of features, those of pairs: the right one has the same place in each row. The
  * frequencies of tokens are not judged: labels of scores that were (batch, length, classes),
  * or that are as many as an embedding has rows.
- * A difference in frequency is a note if several classes occur: many data have it (faults,
- * words), and the loss may weight classes. A misclassified class is a note if it has fewer
+ * A difference in frequency is a note if several classes occur, which is resolved if training
+ * goes well: many data have it (faults, words), and the loss may weight classes. A misclassified class is a note if it has fewer
  * than a third of the samples of an even share. With smdebug, both are warnings.
  *
  * Actions and what players tell apart are no classes: nothing is judged if the program shows
@@ -45,6 +45,8 @@
 
 enum { ORDERED = 10, BATCH = 4, DRAWN = 70, CERTAIN = 100, SAME = 3 };
 #define SORTED 0.2
+/* Many data have it: no doubt where training goes well. */
+SONDE__TERMS(uneven, NOTE, NOTE, NOTE, NOTE, NOTE);
 #define LEAST_ENTROPY 0.5 /* of labels whose order can be judged */
 
 typedef struct imbalance {
@@ -201,6 +203,23 @@ static bool found(sonde_rule_run *run, sonde_severity severity, const char *stat
         program->nodes[loss->node].place, severity, statistic, value, threshold);
 }
 
+/* The labels of a loss, as they are observed; NULL: unknown. */
+static const sonde_rule_tensor *labels_of(sonde_rule_run *run,
+                                          const sonde_program *program,
+                                          const sonde_program_loss *loss)
+{
+    const char *name =
+        loss != NULL ? sonde__builtin_walk_tensor(program, loss->targets, loss->value)
+                     : "";
+
+    SONDE__EACH (run, t) {
+        if (name[0] != '\0' && strcmp(sonde_rule_info(run, t->id)->name, name) == 0) {
+            return t;
+        }
+    }
+    return NULL;
+}
+
 /* Only one class occurs. */
 static void report_one(sonde_rule_run *run, const imbalance *state, int class)
 {
@@ -277,13 +296,13 @@ static void judge_frequency(sonde_rule_run *run, const imbalance *state)
     const sonde_program_loss *loss = find_loss(program);
 
     if (sure > state->threshold_imbalance &&
-        (state->smdebug || loss == NULL || !are_tokens(program, loss)) &&
-        found(run, state->smdebug ? SONDE_SEVERITY_WARNING : SONDE_SEVERITY_NOTE,
-              "imbalance", m / l, state->threshold_imbalance)) {
-        sonde_rule_say(run, NULL,
-                       "Of %lld labels, %lld are of class %d and %lld of class %d.",
-                       (long long)state->seen, (long long)state->count[most], most,
-                       (long long)state->count[least], least);
+        (state->smdebug || loss == NULL || !are_tokens(program, loss))) {
+        sonde__rule_report(run, labels_of(run, program, loss),
+                           state->smdebug ? SONDE__SURE(WARNING) : &uneven, "imbalance",
+                           m / l, state->threshold_imbalance, NULL,
+                           "Of %lld labels, %lld are of class %d and %lld of class %d.",
+                           (long long)state->seen, (long long)state->count[most], most,
+                           (long long)state->count[least], least);
     }
 }
 

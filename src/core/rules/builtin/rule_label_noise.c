@@ -16,6 +16,11 @@
  * learn anything cannot get below it (Gibbs); and gradients of the last window (of the last windows, until ENOUGH
  * were seen) do not agree.
  *
+ * What a step's loss owes to the classes that its batch happens to have is known: it is how
+ * far the cross-entropy of these labels with the frequencies so far is from H. Where all
+ * labels of the steps of a window are seen, losses are averaged without it; the standard error
+ * is that of the rest, so that small batches need no more steps than large ones.
+ *
  * Shuffled labels keep the cross-entropy at H. So does a network that has not begun to
  * learn, for example because its learning rate is too small; gradients distinguish the
  * two. If inputs determine labels, gradients of different batches have a
@@ -85,6 +90,8 @@ typedef struct noise {
     sonde__builtin_labels labels;                     /* of this step */
     int64_t count[SONDE__CLASSES], seen, label_steps; /* steps at which they were seen */
     bool labeled;                                     /* this one */
+    double
+        chance; /* the cross-entropy of this step's labels with frequencies; NaN: unknown */
     double cosines; /* of this step: a sum over `pairs` weights */
     int64_t pairs;
     bool gradients;       /* any were seen */
@@ -100,6 +107,7 @@ typedef struct noise {
 typedef struct tensor_memory {
     int64_t steps, windows;
     sonde__builtin_window window; /* of losses */
+    sonde__builtin_window excess; /* of losses, less what their labels give by chance */
     double before, error_before;  /* mean and standard error of the previous window */
     int64_t stays;                /* windows in a row */
     int64_t nears;                /* windows in a row near the level */
@@ -217,6 +225,25 @@ static double level_of_numbers(const noise *state)
                            : sonde__builtin_variance(&state->numbers);
 }
 
+/* The mean cross-entropy of the labels of this step with the frequencies so far. */
+static double take_chance(const noise *state)
+{
+    double sum = 0.0, counted = 0.0;
+
+    for (size_t i = 0; i < state->labels.count; i++) {
+        const int32_t c = state->labels.value[i];
+
+        if (c >= SONDE__CLASSES) {
+            return (double)NAN;
+        }
+        if (c >= 0 && state->count[c] > 0) {
+            sum -= log((double)state->count[c] / (double)state->seen);
+            counted += 1.0;
+        }
+    }
+    return counted > 0.0 ? sum / counted : (double)NAN;
+}
+
 static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
                     const sonde_observation *observation)
 {
@@ -244,6 +271,7 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
             state->labeled = true;
         }
     }
+    state->chance = take_chance(state);
 }
 
 static double entropy(const noise *state)
@@ -349,7 +377,11 @@ static void end_window(sonde_rule_run *run, const sonde_rule_tensor *t)
 {
     const noise *state = sonde_rule_state(run);
     tensor_memory *memory = t->memory;
-    const double mean = memory->window.mean, error = memory->window.error;
+    const bool whole = memory->excess.count == 0 && memory->excess.error > 0.0 &&
+                       memory->excess.error < memory->window.error;
+    const double h_of_labels = whole ? entropy(state) : 0.0;
+    const double mean = whole ? h_of_labels + memory->excess.mean : memory->window.mean;
+    const double error = whole ? memory->excess.error : memory->window.error;
     double h = 0.0;
     const bool there = knows_nothing(state, mean, error, &h);
     const bool near = state->seen > 0 && is_near(mean, error, h);
@@ -373,6 +405,7 @@ static void end_window(sonde_rule_run *run, const sonde_rule_tensor *t)
         memory->agreement = memory->agreement_sq = 0.0;
         memory->agreements = 0;
     }
+    memory->excess = (sonde__builtin_window){0};
     memory->windows++;
     memory->before = mean;
     memory->error_before = error;
@@ -387,6 +420,7 @@ static void end_window(sonde_rule_run *run, const sonde_rule_tensor *t)
 static void step(sonde_rule_run *run)
 {
     noise *state = sonde_rule_state(run);
+    const double chance = state->labeled ? state->chance : (double)NAN;
     const double cosine = state->pairs > 0 ? state->cosines / (double)state->pairs : 0.0;
 
     state->label_steps += state->labeled;
@@ -406,6 +440,10 @@ static void step(sonde_rule_run *run)
             memory->agreements += state->pairs > 0;
             memory->agreement += cosine;
             memory->agreement_sq += cosine * cosine;
+            if (isfinite(chance)) {
+                (void)sonde__builtin_window_take(&memory->excess,
+                                                 t->vitals->mean - chance, state->window);
+            }
             if (sonde__builtin_window_take(&memory->window, t->vitals->mean,
                                            state->window)) {
                 end_window(run, t);

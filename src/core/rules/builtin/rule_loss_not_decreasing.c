@@ -20,7 +20,7 @@
  * adversary): a rise is a note. A rise below BACK times the first values is a note too:
  * samples may get harder, or terms may be added. If the program shows or declares that
  * losses need not fall, they are judged only if they are constant or rise FAR above the
- * first values.
+ * first values, or above 0 if these are near it.
  *
  * A loss that never falls below its first window is flat: see judge_flat. One that has
  * hardly fallen over the first two windows of a run is a note: see judge_start.
@@ -56,6 +56,8 @@ enum { STARTS = 5, EARLY = 10 };
 #define SPREAD 6.0
 #define BACK 1.5 /* of the first losses */
 #define FAR 10.0
+#define NEAR_ZERO                                                                        \
+    1.0            /* of a loss that need not fall: differences of scores begin there */
 #define BEND 1.652 /* 0.6745 sqrt 6 */
 
 typedef struct tensor_memory {
@@ -246,7 +248,8 @@ static void judge_start(sonde_rule_run *run, const sonde_rule_tensor *t, double 
 static bool may_rise(sonde_rule_run *run, const tensor_memory *memory)
 {
     return sonde__rule_loss_may_rise(run) &&
-           memory->mean < memory->start + (FAR - 1.0) * fabs(memory->start);
+           memory->mean <
+               memory->start + (FAR - 1.0) * fmax(fabs(memory->start), NEAR_ZERO);
 }
 
 /* Whether a rise of the loss is a note. */

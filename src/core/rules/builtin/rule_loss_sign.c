@@ -11,11 +11,14 @@
  *               likelihood or a cosine may be below 0 and fall, but not like this: it
  *               slows down.
  * Labels alone prove nothing: counts, densities of a class, cosines to a class and losses
- * with a reward for entropy or learned weights may be below 0.
- * A loss that has been below 0 from the first step on is a note after three windows:
- * those of densities may be. Evidence: vital signs of losses.
+ * with a reward for entropy or learned weights may be below 0, from the first step on, as
+ * those of densities may. Evidence: vital signs of losses.
+ *
+ * By the program of a step, it fires when losses enter the objective with the wrong sign
+ * (program_signs.c) or players do not oppose each other (program_players.c).
  */
 #include "rules/builtin/builtin.h"
+#include "rules/builtin/program_signs.h"
 #include "rules/builtin/program_walk.h"
 
 #include "base/macros.h"
@@ -111,21 +114,11 @@ static void step(sonde_rule_run *run)
     }
 }
 
-/* A note at the end, if nothing else was found. */
-static void finish(sonde_rule_run *run)
+static void read_program(sonde_rule_run *run, const sonde_program *program)
 {
-    SONDE__EACH (run, t) {
-        const tensor_memory *memory = t->memory;
-        const double last = memory->means[WINDOWS - 1];
-
-        if (memory->windows >= WINDOWS && memory->below == memory->seen &&
-            !sonde__rule_loss_may_rise(run)) {
-            sonde__rule_report(run, t, SONDE__SURE(NOTE), "mean", last, 0.0, NULL,
-                               "It was below 0 at every step (%.4g at first, %.4g at "
-                               "last), which is right for a density.",
-                               memory->first, last);
-        }
-    }
+    sonde__builtin_free_losses(run, program);
+    sonde__builtin_sign_program(run, program);
+    sonde__builtin_player_program(run, program);
 }
 
 const sonde_rule sonde__builtin_loss_sign = {
@@ -133,12 +126,11 @@ const sonde_rule sonde__builtin_loss_sign = {
     .summary = "the loss has the wrong sign",
     .condition =
         "A loss whose op is never below 0 is below 0 at `patience` observed steps in a row; or a loss that is meant to fall falls faster and faster, to below minus five times the largest value that it had. "
-        "Any other loss that was always below 0 gives a note at the end of the run.",
+        "By the program of a training step: all losses that backward is called on have a minus before them, or logarithms of probabilities have none; or a discriminator and its generator want the same of its outputs.",
     .advice = "Minimize the loss itself, not its negative; check the sign of each term.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
     .wants = sonde__builtin_wants_role,
-    .program = sonde__builtin_free_losses,
+    .program = read_program,
     .step = step,
-    .finish = finish,
 };

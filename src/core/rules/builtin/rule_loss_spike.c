@@ -26,7 +26,8 @@
  *     the median of B is above FAR times the first losses of the run; or
  *     no weights are seen.
  * and the jump is above SLIGHT of the first losses: a loss near 0 easily doubles. Else it is
- * a note, and nothing if the program shows or declares that losses need not fall. If the median of B is not above FAR times the first losses, the finding waits for
+ * a note, and nothing if the program shows or declares that losses need not fall, up to FAR
+ * times the first losses or 1. If the median of B is not above FAR times the first losses, the finding waits for
  * the next `patience` losses. It is a note as well if their median has come back by BACK of
  * the jump: the next task, harder samples or a part of the network that is drawn again raise
  * the loss, and training continues from there. Vital signs bound the movement of weights from
@@ -53,6 +54,8 @@ enum {
 #define ONE_STEP 0.3 /* of f - m, at the first step of B */
 #define BACK 0.2     /* of the jump */
 #define SLIGHT 0.03  /* of the first losses */
+/* Below this, a loss that need not fall is near 0: differences of scores begin there. */
+#define NEAR_ZERO 1.0
 /* The rule decides, or the end of the run. */
 SONDE__TERMS(jumped, ERROR, NOTE, ERROR, ERROR, ERROR, .looks = INT64_MAX);
 
@@ -242,7 +245,7 @@ static void judge(sonde_rule_run *run, const sonde_rule_tensor *t)
     if (limit <= 0.0 || is <= limit) {
         return;
     }
-    if (sonde__rule_loss_may_rise(run) && is <= FAR * memory->first) {
+    if (sonde__rule_loss_may_rise(run) && is <= FAR * fmax(memory->first, NEAR_ZERO)) {
         return;
     }
     const bool note = is_note(run, t, before, was, is);

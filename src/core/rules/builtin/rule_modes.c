@@ -27,7 +27,8 @@ static bool is_statistic(const sonde_tensor_info *info)
  * step of another mode comes. Fires for
  *     outputs   whose sum, or sum of magnitudes, differs for the same inputs by more than
  *               APART times the latter: dropout is on. (The order of summation, which some
- *               processors change, makes far less difference.)
+ *               processors change, makes far less difference.) Not where the program shows
+ *               that layers of dropout are on by themselves in a model in evaluation mode.
  *     buffers   that change between two such steps, if their names show that they hold
  *               statistics: batch norm still learns. Other buffers (counters, caches) are
  *               a note.
@@ -40,9 +41,9 @@ enum { INPUTS = 0, OUTPUTS = 1, EVAL_BUFFERS = 2, REMEMBERED = 1024 };
 #define APART 1e-4
 
 typedef struct nondeterminism {
-    uint64_t inputs;           /* combined hash of this step */
-    uint64_t kept[REMEMBERED]; /* of steps before */
-    bool again, buffers;       /* an input was evaluated twice; a buffer was seen twice */
+    uint64_t inputs;     /* combined hash of this step */
+    uint64_t forgotten;  /* how often what was remembered was forgotten */
+    bool again, buffers; /* an input was evaluated twice; a buffer was seen twice */
     sonde_mode mode;
     int64_t others; /* steps of other modes so far */
 } nondeterminism;
@@ -50,8 +51,9 @@ typedef struct nondeterminism {
 typedef struct eval_memory {
     union {
         struct {
-            double l1[REMEMBERED],
-                sum[REMEMBERED]; /* of an output, by hash of the inputs */
+            uint64_t key[REMEMBERED]; /* of an output, by hash of the inputs: a step of
+                                         other modules has none */
+            double l1[REMEMBERED], sum[REMEMBERED];
         } output;
         sonde_vitals before; /* of a buffer */
     } as;
@@ -74,7 +76,7 @@ static void forget(sonde_rule_run *run)
 {
     nondeterminism *state = sonde_rule_state(run);
 
-    memset(state->kept, 0, sizeof state->kept);
+    state->forgotten++;
     SONDE__EACH (run, t) {
         ((eval_memory *)t->memory)->has_before = false;
     }
@@ -91,12 +93,14 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     }
 }
 
-static void judge_output(sonde_rule_run *run, const sonde_rule_tensor *t, bool again)
+static void judge_output(sonde_rule_run *run, const sonde_rule_tensor *t)
 {
-    const nondeterminism *state = sonde_rule_state(run);
+    nondeterminism *state = sonde_rule_state(run);
     const sonde_vitals *v = t->vitals;
     eval_memory *memory = t->memory;
     const size_t at = state->inputs % REMEMBERED;
+    const uint64_t key = state->inputs + state->forgotten * UINT64_C(0x9E3779B97F4A7C15);
+    const bool again = memory->as.output.key[at] == key;
     double *l1 = &memory->as.output.l1[at], *sum = &memory->as.output.sum[at];
     const double apart = fmax(fabs(v->l1 - *l1), fabs(v->sum - *sum));
 
@@ -107,6 +111,8 @@ static void judge_output(sonde_rule_run *run, const sonde_rule_tensor *t, bool a
                            "happened in between: magnitudes sum to %.6g instead of %.6g.",
                            v->l1, *l1);
     }
+    state->again = state->again || again;
+    memory->as.output.key[at] = key;
     *l1 = v->l1;
     *sum = v->sum;
 }
@@ -131,27 +137,41 @@ static void eval_judge_buffer(sonde_rule_run *run, const sonde_rule_tensor *t)
     memory->has_before = true;
 }
 
+/* Whether the program switches layers of dropout on by themselves, in a model that is in
+ * evaluation mode: many samples of one prediction. */
+static bool is_sampled(const sonde_rule_run *run, sonde_mode mode)
+{
+    const sonde_program *program = sonde_rule_program(run, mode);
+    bool drops = false, evaluates = false;
+
+    for (size_t i = 0; program != NULL && i < program->module_count; i++) {
+        const sonde_program_module *module = &program->modules[i];
+
+        drops = drops || (module->registered && module->training &&
+                          sonde__strcasestr(module->kind, "dropout") != NULL);
+        evaluates = evaluates || (i == 0 && !module->training);
+    }
+    return drops && evaluates;
+}
+
 static void eval_step(sonde_rule_run *run)
 {
     nondeterminism *state = sonde_rule_state(run);
     const sonde_coordinate *at = sonde_rule_at(run);
-    uint64_t *kept = &state->kept[state->inputs % REMEMBERED];
+    const bool sampled = is_sampled(run, at->mode);
 
     if (state->mode != at->mode || state->others != at->global_step - at->mode_step) {
         forget(run);
         state->mode = at->mode;
         state->others = at->global_step - at->mode_step;
     }
-    const bool again = state->inputs != 0 && *kept == state->inputs;
-    state->again = state->again || again;
     SONDE__EACH (run, t) {
-        if (t->vitals != NULL && t->need == OUTPUTS && state->inputs != 0) {
-            judge_output(run, t, again);
+        if (t->vitals != NULL && t->need == OUTPUTS && state->inputs != 0 && !sampled) {
+            judge_output(run, t);
         } else if (t->vitals != NULL && t->need == EVAL_BUFFERS) {
             eval_judge_buffer(run, t);
         }
     }
-    *kept = state->inputs;
     state->inputs = 0;
 }
 
@@ -334,12 +354,21 @@ static void judge_dropout(sonde_rule_run *run, const sonde_rule_tensor *t, bool 
     }
 }
 
+/* Whether the model as a whole is in training mode, by the program of the step. */
+static bool model_trains(const sonde_rule_run *run)
+{
+    const sonde_program *program = sonde_rule_program(run, SONDE_MODE_TRAIN);
+
+    return program != NULL && program->module_count > 0 && program->modules[0].training;
+}
+
 static void mode_judge_buffer(sonde_rule_run *run, const sonde_rule_tensor *t)
 {
     const modes *state = sonde_rule_state(run);
     mode_memory *memory = t->memory;
     const sonde_vitals *v = t->vitals;
-    const bool statistic = is_statistic(sonde_rule_info(run, t->id));
+    const bool statistic =
+        is_statistic(sonde_rule_info(run, t->id)) && !model_trains(run);
     const bool same = memory->has_before && sonde__builtin_bad(v) == 0 &&
                       sonde__builtin_same_vitals(v, &memory->before);
 
@@ -387,7 +416,7 @@ const sonde_rule sonde__builtin_train_eval_mode = {
     .summary = "dropout or batch norm is in the wrong mode",
     .condition =
         "One of these holds at `patience` observed steps in a row: (1) a dropout layer changes its input in evaluation; (2) a dropout layer no longer changes its input in training after an evaluation; "
-        "(3) a buffer that changed at every training step before the first evaluation no longer changes. (3) is a note unless the buffer's name shows that it holds statistics. "
+        "(3) a buffer that changed at every training step before the first evaluation no longer changes. (3) is a note unless the buffer's name shows that it holds statistics, and if the model as a whole is in training mode, by the program of the step: some layers may be kept in evaluation mode on purpose. "
         "Where the program of a step is known, at once: an optimizer steps on gradients of a forward pass in evaluation mode, or a loss or predicted classes are taken of a forward pass without gradients in training mode; and the model has dropout or batch norm.",
     .advice = "Call the model's train() before training and eval() before evaluation.",
     .modes = 1U << SONDE_MODE_TRAIN | 1U << SONDE_MODE_EVAL,

@@ -418,7 +418,7 @@ const sonde_rule sonde__builtin_optimizer_state = {
     .condition =
         "Any of these holds for the first moment m and the second moment v: (1) an element of v is below 0; (2) the step counter does not change for `patience` steps while the moments do; "
         "(3) |m| is far above sqrt v; (4) the moments change as with swapped betas; (5) parameters change in proportion to m, whatever their v, so epsilon is far above sqrt v. "
-        "Where the program of a step is known, of any optimizer: (6) its momentum is 1 or more; (7) its beta1 is above its beta2; (8) it maximizes a loss that compares predictions with targets; (9) its weight decay takes more than 1.5 % of each weight at a step or, beside gradients that it divides by their size, is above 0.3 (a warning). "
+        "Where the program of a step is known, of any optimizer: (6) its momentum is 1 or more, or above 0.995 while the learning rate is not as small (a warning), or gradients are clipped to a norm below 1e-6; (7) its beta1 is above its beta2; (8) it maximizes a loss that compares predictions with targets; (9) its weight decay takes more than 1.5 % of each weight at a step or, beside gradients that it divides by their size, is above 0.3 (a warning). "
         "(3) is a note if it holds for most parameters and training does not go badly. (5) is a note if any of the parameters changes by more than 0.0003 of its size, or if training goes well.",
     .advice =
         "Check how the optimizer is created and what is restored from a checkpoint.",

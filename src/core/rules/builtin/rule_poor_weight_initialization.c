@@ -24,13 +24,15 @@
  *              than BLOWN times the first or not finite, the update has made them large
  *              (WeightUpdateRatio). The message names both.
  *     layers   instead of loud, where the program of the first step is known: the initial
- *              weights of single layers, in poor_layers.c.
+ *              weights of single layers, or of half of them, in poor_layers.c; else
+ *     start    the first loss is far above that of even predictions: poor_start.c.
  *     stuck    the loss changes by less than 0.01 % within `patience` steps, while the
  *              values of a gradient lie within distribution_range of each other. If it
  *              changes at all, it also has to be within 0.02 % of its first values at step
  *              LATE: the rate may rise from 0. If not, it waits for training, and is
  *              withdrawn if the loss moves by more than that.
- * The first layer is compared with the largest of the network's inputs.
+ * The first layer is compared with the largest of the network's inputs. What the program
+ * masks, or adds constants to, is not judged: its variance is not a layer's.
  * A step counts for the layers if it has inputs of activations, and for the loss if it
  * has a loss.
  *
@@ -118,6 +120,8 @@ static const sonde_rule_need poor_needs[] = {
 static bool compare_layers(sonde_rule_run *run)
 {
     const poor *state = sonde_rule_state(run);
+    const sonde_program *program =
+        sonde_rule_program(run, (sonde_mode)sonde_rule_at(run)->mode);
     double before = 0.0;
     bool any = false;
 
@@ -127,7 +131,9 @@ static bool compare_layers(sonde_rule_run *run)
     SONDE__EACH_OF (run, t, INPUTS) {
         tensor_memory *memory = t->memory;
 
-        if (!sonde__builtin_has_finite(t->vitals)) {
+        if (!sonde__builtin_has_finite(t->vitals) ||
+            !sonde__builtin_poor_is_of_layer(program,
+                                             sonde_rule_info(run, t->id)->name)) {
             continue;
         }
         const double variance = sonde__builtin_variance(t->vitals);
@@ -151,6 +157,8 @@ static bool compare_layers(sonde_rule_run *run)
 static void judge_layers(sonde_rule_run *run, bool grown)
 {
     const poor *state = sonde_rule_state(run);
+    const sonde_program *program =
+        sonde_rule_program(run, (sonde_mode)sonde_rule_at(run)->mode);
     const double most =
         grown ? state->threshold : 1.0 / (state->threshold * state->threshold);
     const bool tells =
@@ -165,10 +173,14 @@ static void judge_layers(sonde_rule_run *run, bool grown)
 
         if (memory->looked > 0 &&
             (grown ? memory->grew : memory->shrank) == memory->looked) {
+            char scale[160];
+
+            sonde__builtin_poor_scale(program, sonde_rule_info(run, t->id)->name, scale,
+                                      sizeof scale);
             sonde__rule_report(run, t, terms, "variance_ratio", memory->worst, most, NULL,
                                "Its variance is %.3g times that of the previous layer at "
-                               "each of the first %lld steps.",
-                               memory->worst, (long long)memory->looked);
+                               "each of the first %lld steps%s.",
+                               memory->worst, (long long)memory->looked, scale);
         }
     }
 }
@@ -409,15 +421,26 @@ static void judge_death(sonde_rule_run *run)
     }
 }
 
+/* Judges the first step of a run. */
+static void look_at_first(sonde_rule_run *run)
+{
+    const sonde_vitals *loss = sonde__builtin_loss_of(run, LOSSES, true);
+    sonde__builtin_poor_survey survey;
+
+    if (!sonde__builtin_poor_layers(run, WEIGHTS, &survey)) {
+        judge_weights(run);
+    } else if (survey.told == 0 && loss != NULL && sonde__builtin_is_finite(loss)) {
+        sonde__builtin_poor_start(run, DATA, loss->mean, &survey);
+    }
+}
+
 static void step(sonde_rule_run *run)
 {
     poor *state = sonde_rule_state(run);
 
     judge_update(run);
     if (!state->looked && sonde_rule_at(run)->mode_step == 0) {
-        if (!sonde__builtin_poor_layers(run, WEIGHTS)) {
-            judge_weights(run);
-        }
+        look_at_first(run);
     }
     state->looked = true;
     if (state->heard < state->steps) {
@@ -463,7 +486,8 @@ const sonde_rule sonde__builtin_poor_weight_initialization = {
         "(2) at each of the first `steps` steps, that variance shrinks by more than the square of `threshold`, and the loss does not fall within 40 steps; "
         "(3) at the first step, half of the weights multiply the variance of their inputs by more than 100, and the next loss is not a hundred times the first; "
         "(4) the loss does not change for `patience` steps, and the values of a gradient lie within `distribution_range`. "
-        "(5) Instead of (3), where the program of the first step is known: the mean square of a layer's initial weights times its inputs is above 400 and its outputs are five times as large as its inputs; or, in half of the layers, it is below 1e-6. Layers whose output is normalized, or goes into a sine, are not judged. This is a warning, however training goes. "
+        "(5) Instead of (3), where the program of the first step is known: the mean square of a layer's initial weights times its inputs is above 400 and its outputs are five times as large as its inputs; or, in half of the layers, it is above 64 or below 1e-6. Layers whose output is normalized, or goes into a sine, are not judged. Or the root mean square of an embedding is above 30. This is a warning, however training goes. "
+        "(6) Else, where the program shows that the only loss is a mean cross-entropy, the first one is above 5 times that of even predictions, and scores are not multiplied by a number. This is a warning, however training goes, unless the last weights are those of an embedding too. "
         "(1) to (3) wait for training: they are notes if training goes well or no loss is observed, except for a growth above 10000. (2) is also a note if there are several losses.",
     .advice = "Initialize weights with a variance of about 2 / inputs (He) or 1 / inputs "
               "(LeCun), or normalize between layers.",

@@ -5,6 +5,8 @@
 #include "rules/builtin/program_walk.h"
 #include "rules/context.h"
 
+#include "base/memory.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -52,14 +54,15 @@ static void report_replicas(sonde_rule_run *run, const sonde_rule_tensor *t, int
  *
  * Where the program has several optimizers, each may make a step with a batch.
  *
- * The program of a step tells more: a loader with several batches that begins anew at each
+ * The program of a step tells more: random numbers that are drawn for each batch and are the
+ * same each time; a loader with several batches that begins anew at each
  * step, and gives the same batch, of the first steps; and batches that come as often in a row
  * as the loader has workers, by the fact workers_repeat.
  *
  * Some programs use each batch several times on purpose (several updates for a rollout of
  * a policy, data that are loaded slowly): a note, as long as a batch is not repeated more
- * often than the first one of the run was. Evidence: hashes of inputs at both steps, else
- * their vital signs. These are the same for all batches of one-hot rows and, except for
+ * often than the first one of the run was; nothing, if losses need not fall, as those of a
+ * policy. Evidence: hashes of inputs at both steps, else their vital signs. These are the same for all batches of one-hot rows and, except for
  * rounding, for all data in another order. If an input has a hash at some steps, its vital
  * signs count only once an extreme value, the number of zeros or a sum has differed.
  */
@@ -174,7 +177,8 @@ static void compare(sonde_rule_run *run, sonde_rule_tensor *tensor)
         memory->had_hash = has_hash;
         memory->had_vitals = v != NULL;
     }
-    memory->empty = v != NULL && v->min == v->max && (memory->varied || v->zero > 0);
+    memory->empty = v != NULL && (v->nan == v->count ||
+                                  (v->min == v->max && (memory->varied || v->zero > 0)));
     memory->varied = memory->varied || (v != NULL && v->min < v->max);
 }
 
@@ -254,6 +258,15 @@ static bool is_shared(const sonde_rule_run *run, int64_t repeats)
     return program != NULL && repeats < (int64_t)program->optimizer_count;
 }
 
+/* The whole batch is repeated. meant: no more often than the first one of the run was. A policy
+ * makes several updates for a rollout. */
+static void report_all(sonde_rule_run *run, const sonde_rule_tensor *t, bool meant)
+{
+    if (!meant || !sonde__rule_loss_may_rise(run)) {
+        report(run, t, meant ? ", as often as the first batch of the run was" : NULL);
+    }
+}
+
 /* Judges the repeats of an input. all: the other inputs are repeated, too. */
 static void judge(sonde_rule_run *run, const sonde_rule_tensor *t, bool all)
 {
@@ -265,10 +278,7 @@ static void judge(sonde_rule_run *run, const sonde_rule_tensor *t, bool all)
     if (memory->same && memory->changed && !memory->empty && is_unlikely(run, t) &&
         !is_shared(run, memory->repeats)) {
         if (all) {
-            report(run, t,
-                   memory->repeats <= memory->first
-                       ? ", as often as the first batch of the run was"
-                       : NULL);
+            report_all(run, t, memory->repeats <= memory->first);
         } else if (real && memory->repeats >= STREAK && memory->equal == 0 &&
                    memory->batches >= DISTINCT) {
             report(run, t, ", though another input differs");
@@ -346,12 +356,61 @@ static void judge_restarts(sonde_rule_run *run, const sonde_program *program,
     }
 }
 
+/* The operation that draws random numbers of which a value is made; NULL: there is none. marks:
+ * room. */
+static const sonde_program_node *find_draw(const sonde_program *program, int value,
+                                           bool *marks)
+{
+    marks[value] = true;
+    sonde__builtin_walk_above(program, marks, false);
+    for (size_t i = 0; i < program->node_count; i++) {
+        const sonde_program_node *node = &program->nodes[i];
+
+        if (node->output_count > 0 && marks[node->outputs[0]] && node->module < 0 &&
+            sonde__builtin_walk_is(node->op,
+                                   "randint rand randn randperm multinomial normal")) {
+            return node;
+        }
+    }
+    return NULL;
+}
+
+/* A batch that is drawn at random, and is the same each time. */
+static void judge_draws(sonde_rule_run *run, const sonde_program *program)
+{
+    const double repeats = sonde_attribute_number(program->facts, "input_repeats", 0.0);
+    const int floats = sonde_program_find(program, "input"),
+              value = floats >= 0 ? floats : sonde_program_find(program, "input_ids");
+    sonde__builtin_text line;
+
+    if (repeats < (double)STREAK - 1.0 || value < 0) {
+        return;
+    }
+    bool *marks = sonde__builtin_walk_marks(run, program);
+    const sonde_program_node *draw =
+        marks != NULL ? find_draw(program, value, marks) : NULL;
+    if (draw != NULL &&
+        sonde_rule_found_at(run, program->values[value].tensor, draw->place,
+                            SONDE_SEVERITY_ERROR, "repeats", repeats, 0.0)) {
+        sonde_rule_say(run, "Set the seed once, before the loop.",
+                       "%s%s draws random numbers for each batch, and they are the same "
+                       "each time: the batch has not changed for %.0f steps.",
+                       draw->op, sonde__builtin_walk_line(program, draw->place, &line),
+                       repeats);
+    }
+    sonde__free(marks);
+}
+
 static void duplicate_program(sonde_rule_run *run, const sonde_program *program)
 {
     const sonde_program_event *batch =
         sonde__builtin_walk_event(program, 0, SONDE_EVENT_BATCH);
 
-    if (!sonde__builtin_walk_trains(program) || batch == NULL) {
+    if (!sonde__builtin_walk_trains(program)) {
+        return;
+    }
+    judge_draws(run, program);
+    if (batch == NULL) {
         return;
     }
     judge_restarts(run, program, batch);
@@ -376,8 +435,8 @@ const sonde_rule sonde__builtin_duplicate_batch = {
     .condition =
         "An input that has changed before equals that of the previous training step or of another replica, and chance does not explain it. "
         "Chance explains an input whose elements are all 0, or that was often the same at earlier steps. It also explains an input if another input differs, unless only this one is repeated often: then the finding is a note. "
-        "The finding is also a note if a batch is repeated no more often than the first batch of the run. "
-        "By the program: a loader begins again at each step and gives the same batch, or each of its workers gives the same batches.",
+        "The finding is also a note if a batch is repeated no more often than the first batch of the run, and nothing if losses need not fall as well (several updates for a rollout). "
+        "By the program: a loader begins again at each step and gives the same batch, each of its workers gives the same batches, or random numbers that are drawn for each batch are the same each time.",
     .advice = "Check the loader: shuffling, the seeds of its workers, and sharding.",
     SONDE_RULE_NEEDS(duplicate_needs),
     .modes = SONDE__TRAIN,
@@ -447,6 +506,78 @@ static void divergence_observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     }
 }
 
+/* --- by the program: what its processes have compared while it ran */
+
+/* What differs, by the fact replicas_kind. */
+static const char *kind_of(const sonde_program *program)
+{
+    return sonde_attribute_text(program->facts, "replicas_kind");
+}
+
+/* Processes that share no gradient. */
+static void say_alone(sonde_rule_run *run, int first, int other, double count,
+                      double step)
+{
+    sonde_rule_say(
+        run,
+        "Wrap the model in DistributedDataParallel, or average the gradients of all "
+        "parameters before each step. Independent models need no process group.",
+        "Processes %d and %d began with the same values, and %.0f parameters differ at each "
+        "step up to training step %.0f: their gradients are not averaged.",
+        first, other, count, step);
+}
+
+static void say_parted(sonde_rule_run *run, int first, int other, double count,
+                       double step)
+{
+    sonde_rule_say(
+        run,
+        "Look for what one process alone does: a change of a weight, a layer whose "
+        "gradient is not averaged, a model that is changed after it was wrapped.",
+        "Processes %d and %d have different values before training step %.0f, though they "
+        "average gradients%s.",
+        first, other, step, count > 1.0 ? " (other parameters differ, too)" : "");
+}
+
+static void say_start(sonde_rule_run *run, int first, int other)
+{
+    sonde_rule_say(run,
+                   "Begin with the same values everywhere: the same seed, or a broadcast "
+                   "of the parameters.",
+                   "Processes %d and %d began with different values, though their "
+                   "gradients are averaged.",
+                   first, other);
+}
+
+static void divergence_program(sonde_rule_run *run, const sonde_program *program)
+{
+    const char *name = sonde_attribute_text(program->facts, "replicas_differ");
+    const int first = (int)sonde_attribute_number(program->facts, "replicas_first", 0.0);
+    const int other = (int)sonde_attribute_number(program->facts, "replicas_other", 1.0);
+    const double count = sonde_attribute_number(program->facts, "replicas_count", 1.0);
+    const double step = sonde_attribute_number(program->facts, "replicas_step", 0.0);
+    const bool alone = strcmp(kind_of(program), "alone") == 0;
+    divergence *state = sonde_rule_state(run);
+
+    if (sonde_attribute_number(program->facts, "replicas_compared", 0.0) > 0.0) {
+        state->compared = true;
+        sonde__rule_judged_program(run);
+    }
+    if (name[0] == '\0' ||
+        !sonde_rule_found_at(run, name, sonde_program_place_of(program, name),
+                             alone ? SONDE_SEVERITY_WARNING : SONDE_SEVERITY_ERROR,
+                             "processes", count, 0.0)) {
+        return;
+    }
+    if (alone) {
+        say_alone(run, first, other, count, step);
+    } else if (strcmp(kind_of(program), "start") == 0) {
+        say_start(run, first, other);
+    } else {
+        say_parted(run, first, other, count, step);
+    }
+}
+
 static void finish(sonde_rule_run *run)
 {
     const divergence *state = sonde_rule_state(run);
@@ -462,7 +593,8 @@ const sonde_rule sonde__builtin_replica_divergence = {
     .summary = "replicas have different parameters",
     .condition =
         "The hash of a parameter differs between replicas at the same step. Shards "
-        "of a distributed parameter are not compared.",
+        "of a distributed parameter are not compared. While a program runs, its processes "
+        "compare the hashes at a few steps through the store of their group.",
     .advice =
         "Check that every replica takes part in the all-reduce and starts from the "
         "same values. A parameter of which each process has a separate part is not "
@@ -473,5 +605,6 @@ const sonde_rule sonde__builtin_replica_divergence = {
     .tensor_size = sizeof(divergence_memory),
     .wants = divergence_wants,
     .observe = divergence_observe,
+    .program = divergence_program,
     .finish = finish,
 };

@@ -297,7 +297,8 @@ const sonde_rule sonde__builtin_overfit = {
  * A round is a sequence of training steps and the evaluation that follows it. Fires when
  * the mean evaluation loss has not improved by more than delta for patience_validation
  * rounds, or the mean training loss for patience_train rounds while evaluation does not
- * improve either.
+ * improve either; and these are at least half of all rounds: training that has converged
+ * goes on for a while, until its program stops it.
  *
  * Evidence: vital signs of losses, in training and evaluation steps.
  */
@@ -348,7 +349,7 @@ static void overtraining_judge(sonde_rule_run *run, const sonde_rule_tensor *t)
                        memory->stale_eval >= state->patience_train;
     const int64_t stale = train ? memory->stale_train : memory->stale_eval;
     const int64_t patience = train ? state->patience_train : state->patience_validation;
-    if (stale >= patience) {
+    if (stale >= patience && 2 * stale >= memory->phases.rounds) {
         sonde__rule_report(
             run, t, SONDE__SURE(NOTE), "rounds", (double)stale, (double)patience, NULL,
             "For %lld rounds the %s loss has not improved by %.3g on its best (%.4g).",
@@ -374,7 +375,7 @@ const sonde_rule sonde__builtin_overtraining = {
     SONDE__RULE("Overtraining", overtraining),
     .summary = "training continues without improvement",
     .condition =
-        "The mean evaluation loss has not improved by more than `delta` for `patience_validation` rounds, or neither loss has for `patience_train` rounds.",
+        "The mean evaluation loss has not improved by more than `delta` for `patience_validation` rounds, or neither loss has for `patience_train` rounds, and these are at least half of all rounds.",
     .advice = "Stop here, or lower the learning rate.",
     .modes = SONDE__TRAIN | 1U << SONDE_MODE_EVAL,
     .tensor_size = sizeof(overtraining_memory),

@@ -19,7 +19,8 @@
  * thousand times the median without being a fault. The finding is an error at once if one
  * element is most of |g|2 (a flipped bit) or |g|2 is FAR above the limit. It is also an
  * error if |g|2 is not finite, or still above a third of the limit, at each of the next
- * LASTING observed steps (a diverging loss). Else it is a note: training has recovered.
+ * LASTING observed steps (a diverging loss). Else it is a note, which is resolved: training
+ * has recovered.
  * Values of the optimizer keep a spike for long, so the following steps do not count. They
  * hold squares, which one element easily dominates, so they must be MOMENT times above the
  * limit. If more than AT_ONCE tensors jump at one step, one finding stands for all of them
@@ -93,6 +94,9 @@ static void gradient_spike_report(sonde_rule_run *run, const sonde_rule_tensor *
                        "steps (%.3g)%s.",
                        memory->norm, memory->norm / memory->median, memory->median,
                        sure ? "" : "; it has recovered");
+    if (!sure) {
+        sonde__rule_resolve(run, t);
+    }
     memory->limit = 0.0;
 }
 
@@ -233,7 +237,7 @@ const sonde_rule sonde__builtin_gradient_spike = {
     .summary = "a gradient is suddenly far larger than before",
     .condition =
         "The norm of a gradient or of an optimizer value exceeds three limits: `factor` times the median of the last 32 observed steps; that median by about six standard deviations of the logarithms; and `factor` / 10 times the largest norm so far, which decays by half in 512 steps. "
-        "The finding is a note if the norm recovers within three observed steps, if the loss stays as it was, or if no loss is observed. "
+        "The finding is a note if the norm recovers within three observed steps (it is resolved then), if the loss stays as it was, or if no loss is observed. "
         "The rule is silent for a gradient (or a moment) below the largest norm of any gradient (or moment) so far. If many tensors jump at one step, one is reported.",
     .advice =
         "Clip gradients; inspect the batch of this step, and look for a corrupt value.",

@@ -16,6 +16,11 @@
  *     scaled       gradients are clipped while a gradient scaler's scale is in them
  *     scheduled    a scheduler steps between backward and the optimizer's step: the step
  *                  has the learning rate of the next one (a warning)
+ *     twice        backward is called twice on one loss
+ *     again        an optimizer steps twice, by two lines, on the gradients of one backward
+ *                  pass
+ *     discarded    gradients are cleared between backward passes of one line, and a step
+ *                  follows only the last of them
  *     undivided    the losses of several batches are added up, each a mean, and plain SGD
  *                  makes a step that many times as large (a warning)
  * Optimizers that call the program themselves, LBFGS and SAM, are not judged. Where several
@@ -35,6 +40,8 @@ typedef struct order {
     int stepped; /* the first step of this program, from 1, if it has no backward; else 0 */
     bool steps;  /* an optimizer has stepped in any program */
     bool handed; /* gradients were seen at a step since the last backward pass */
+    int line,
+        optimizer; /* of the last step of an optimizer after a backward pass; 0: none */
 } order;
 
 static const sonde_rule_need order_needs[] = {
@@ -291,6 +298,121 @@ static void judge_scheduler(sonde_rule_run *run, const sonde_program *program, s
     }
 }
 
+/* --- repeated ------------------------------------------------------------------------- */
+
+/* Whether events of a kind lie between two events. */
+static bool has_between(const sonde_program *program, size_t from, size_t to,
+                        sonde_event_kind kind)
+{
+    for (size_t i = from + 1; i < to; i++) {
+        if (program->events[i].kind == kind) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The last backward pass before event i with the same loss, by another line; -1: there is
+ * none. */
+static int find_same(const sonde_program *program, size_t i)
+{
+    for (size_t k = i; k-- > 0;) {
+        if (program->events[k].kind == SONDE_EVENT_BACKWARD &&
+            program->events[k].value == program->events[i].value &&
+            program->events[k].place.line != program->events[i].place.line) {
+            return (int)k;
+        }
+    }
+    return -1;
+}
+
+static void judge_twice(sonde_rule_run *run, const sonde_program *program, size_t i)
+{
+    const sonde_program_event *event = &program->events[i];
+    const int first = event->value >= 0 ? find_same(program, i) : -1;
+    sonde__builtin_text line, other;
+
+    if (first >= 0 && !has_between(program, (size_t)first, i, SONDE_EVENT_ZERO_GRAD) &&
+        !has_between(program, (size_t)first, i, SONDE_EVENT_STEP) &&
+        sonde__builtin_walk_event(program, i, SONDE_EVENT_STEP) != NULL &&
+        found(run, event, SONDE_SEVERITY_ERROR, "twice")) {
+        sonde_rule_say(
+            run, "Call backward once for each loss.",
+            "backward is called%s on the loss of the backward pass%s: its "
+            "gradient is counted twice.",
+            sonde__builtin_walk_line(program, event->place, &line),
+            sonde__builtin_walk_line(program, program->events[first].place, &other));
+    }
+}
+
+/* Judges a program that is one step of an optimizer and nothing else. */
+static void judge_again(sonde_rule_run *run, const sonde_program *program)
+{
+    order *state = sonde_rule_state(run);
+    const sonde_program_event *step = NULL;
+    bool alone = program->complete;
+    sonde__builtin_text line;
+
+    for (size_t i = 0; i < program->event_count; i++) {
+        const sonde_program_event *event = &program->events[i];
+
+        step = event->kind == SONDE_EVENT_STEP && step == NULL ? event : step;
+        alone = alone && event->kind == SONDE_EVENT_STEP;
+    }
+    if (alone && step != NULL && state->line > 0 && step->optimizer == state->optimizer &&
+        step->place.line > 0 && step->place.line != state->line &&
+        found(run, step, SONDE_SEVERITY_ERROR, "again")) {
+        sonde_rule_say(
+            run, "Call the optimizer's step once after each backward pass.",
+            "The optimizer steps again%s, on the gradients of the step before.",
+            sonde__builtin_walk_line(program, step->place, &line));
+    }
+    if (!alone && step != NULL &&
+        sonde__builtin_walk_event(program, 0, SONDE_EVENT_BACKWARD) != NULL) {
+        state->line = step->place.line;
+        state->optimizer = step->optimizer;
+    }
+}
+
+/* Event i clears gradients: of a backward pass whose line comes again before the step. */
+static bool discards(const sonde_program *program, size_t i)
+{
+    const int before = find_near(program, i, -1), after = find_near(program, i, 1);
+
+    if (!is_kind(program, before, SONDE_EVENT_BACKWARD) ||
+        !is_kind(program, after, SONDE_EVENT_BACKWARD) ||
+        program->events[before].place.line != program->events[after].place.line ||
+        has_between(program, (size_t)before, (size_t)after, SONDE_EVENT_CLIP)) {
+        return false;
+    }
+    const sonde_program_event *step =
+        sonde__builtin_walk_event(program, (size_t)after, SONDE_EVENT_STEP);
+    return step != NULL && program->events[i].optimizer >= 0 &&
+           program->events[i].optimizer == step->optimizer;
+}
+
+static void judge_discarded(sonde_rule_run *run, const sonde_program *program)
+{
+    const sonde_program_event *first = NULL;
+    size_t count = 0, all = 0;
+    sonde__builtin_text line;
+
+    for (size_t i = 0; i < program->event_count; i++) {
+        all += program->events[i].kind == SONDE_EVENT_BACKWARD;
+        if (program->events[i].kind == SONDE_EVENT_ZERO_GRAD && discards(program, i)) {
+            first = first != NULL ? first : &program->events[i];
+            count++;
+        }
+    }
+    if (first != NULL && found(run, first, SONDE_SEVERITY_ERROR, "discarded")) {
+        sonde_rule_say(run, "Clear the gradients once, after the optimizer's step.",
+                       "Gradients are cleared%s before each of several backward passes: "
+                       "the step uses the last one, and %zu of %zu are lost.",
+                       sonde__builtin_walk_line(program, first->place, &line), count,
+                       all);
+    }
+}
+
 /* --- accumulation --------------------------------------------------------------------- */
 
 /* Whether a loss, or a term of it, is divided by a number after it was computed. */
@@ -382,10 +504,12 @@ static void judge(sonde_rule_run *run, const sonde_program *program)
         case SONDE_EVENT_SCHEDULER:
             judge_scheduler(run, program, i);
             break;
+        case SONDE_EVENT_BACKWARD:
+            judge_twice(run, program, i);
+            break;
         case SONDE_EVENT_BATCH:
         case SONDE_EVENT_FORWARD:
         case SONDE_EVENT_LOSS:
-        case SONDE_EVENT_BACKWARD:
         case SONDE_EVENT_UNSCALE:
         case SONDE_EVENT_ZERO_GRAD:
         case SONDE_EVENT_MODE:
@@ -396,6 +520,8 @@ static void judge(sonde_rule_run *run, const sonde_program *program)
     state->steps =
         state->steps || sonde__builtin_walk_event(program, 0, SONDE_EVENT_STEP) != NULL;
     judge_never(run, program);
+    judge_again(run, program);
+    judge_discarded(run, program);
     judge_accumulation(run, program);
     state->handed = state->handed && state->stepped > 0;
     if (before) {
@@ -421,7 +547,7 @@ const sonde_rule sonde__builtin_step_order = {
         "In the program of a training step, one of these holds: (1) gradients are cleared between backward and the optimizer's step, or backward is not called before it, or the step is never called; "
         "(2) gradients are clipped after the step or before backward; (3) gradients are clipped while a gradient scaler's scale is in them; "
         "(4) a scheduler steps between backward and the optimizer's step; "
-        "(5) the mean losses of several batches are added up for one step of SGD without being divided. (4) and (5) are warnings.",
+        "(5) backward is called twice on one loss, an optimizer steps twice on the gradients of one backward pass, or gradients are cleared between several backward passes before one step; (6) the mean losses of several batches are added up for one step of SGD without being divided. (4) and (6) are warnings.",
     .advice =
         "The order is: clear gradients, forward, backward, unscale, clip, step of the "
         "optimizer, step of the scheduler.",

@@ -1,5 +1,5 @@
 /*
- * TargetLeak - a language model is given the tokens that it is to predict.
+ * TargetLeak - a model is given what it is to predict.
  *
  * Judged is the first loss of the program of a training step, if its labels are the tokens
  * of an input of the model: by the facts of the program, which compare their elements
@@ -13,11 +13,24 @@
  *     later     the labels are the next tokens, and attention without a mask, or a
  *               recurrent layer in both directions, leads from later positions to earlier
  *               ones.
+ *
+ * Floating targets are an input of the model by the operations that make both of one value,
+ * or by the fact targets_input. Autoencoders have them, so that it fires only when
+ *     noisy      the step makes this input of data and noise: a warning if the model gets
+ *                another input (a time, a class), as models of noise do, else a note;
+ *     copied     the input is a sequence, what predicts is causal as above and leads from each
+ *                position to the same one through no layer with fewer outputs than the
+ *                input has features.
+ * And when
+ *     column     the target of each sample is a column of its input (the fact
+ *                targets_column).
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/program_walk.h"
 
 #include "base/memory.h"
+
+#include <string.h>
 
 #define SAME SONDE__WALK_VIEWS " to clone detach contiguous"
 #define HIDES "where masked_fill index_put masked_scatter"
@@ -187,6 +200,16 @@ static bool reads_marked(const leak *found, const sonde_program_node *node)
     return is_embedding(node) && origin(found->program, node->inputs[0]) == found->source;
 }
 
+/* Whether an operation takes one position out of several. */
+static bool takes_one(const sonde_program *program, const sonde_program_node *node)
+{
+    const int value = sonde__builtin_walk_first(node);
+
+    return sonde__builtin_walk_is(node->op, "index") && node->input_count == 1 &&
+           value >= 0 && sonde_dtype_is_float(program->values[value].dtype) &&
+           program->values[node->outputs[0]].rank < program->values[value].rank;
+}
+
 static void mark(leak *found)
 {
     for (size_t i = 0; i < found->program->node_count; i++) {
@@ -195,8 +218,11 @@ static void mark(leak *found)
         if (!reads_marked(found, node) || hides(found, node)) {
             continue;
         }
+        const bool recurs = sonde__builtin_walk_is(node->op, RECURRENT);
         for (size_t k = 0; k < node->output_count; k++) {
-            found->marks[node->outputs[k]] = keeps(found, node->outputs[k]);
+            found->marks[node->outputs[k]] = keeps(found, node->outputs[k]) &&
+                                             !(recurs && k > 0) &&
+                                             !takes_one(found->program, node);
         }
     }
 }
@@ -312,6 +338,192 @@ static way way_of(const leak *found, const sonde_program_node *node)
     return NONE;
 }
 
+/* --- floating targets ------------------------------------------------------------------ */
+
+/* The input of the model that floating targets are; -1: none. */
+static int find_same_input(const leak *found)
+{
+    const sonde_program *program = found->program;
+    const char *name = sonde_attribute_text(program->facts, "targets_input");
+    const int targets = origin(program, found->loss->targets);
+
+    for (size_t i = 0; i < program->value_count; i++) {
+        const char *tensor = program->values[i].tensor;
+
+        if (strncmp(tensor, "input", 5) == 0 && (tensor[5] == '\0' || tensor[5] == '/') &&
+            (origin(program, (int)i) == targets || strcmp(tensor, name) == 0)) {
+            return (int)i;
+        }
+    }
+    return -1;
+}
+
+/* Whether operations of the step, outside of modules, make a value of data and noise. */
+static bool is_noisy(const sonde_program *program, int value, bool *marks)
+{
+    bool noise = false, data = false;
+
+    marks[value] = true;
+    sonde__builtin_walk_above(program, marks, false);
+    for (size_t i = 0; i < program->value_count; i++) {
+        const sonde_program_node *made =
+            marks[i] ? sonde__builtin_walk_maker(program, (int)i) : NULL;
+        const sonde_program_value *row = &program->values[i];
+
+        if (marks[i] && (row->requires_grad || (made != NULL && made->module >= 0))) {
+            return false; /* a network makes it */
+        }
+        noise =
+            noise || (made != NULL && sonde__builtin_walk_is(made->op, "randn normal"));
+        data = data || (marks[i] && row->kind == SONDE_VALUE_INPUT && row->rank > 0);
+    }
+    return noise && data;
+}
+
+/* Whether the model has more than one input. */
+static bool has_another_input(const sonde_program *program)
+{
+    return sonde_program_find(program, "input/1") >= 0 ||
+           sonde_program_find(program, "input_ids") >= 0;
+}
+
+/* Whether the predictions are made of a value. */
+static bool leads_to_loss(const leak *found, int value, bool *marks)
+{
+    marks[value] = true;
+    sonde__builtin_walk_below(found->program, marks, false);
+    return marks[found->loss->predictions];
+}
+
+/* Whether a layer on the way that keeps the positions has fewer outputs than the input. */
+static bool is_narrow(const leak *found)
+{
+    const sonde_program *program = found->program;
+    const sonde_program_value *source = &program->values[found->source];
+    const int64_t width = source->shape[source->rank - 1];
+
+    for (size_t i = 0; i < program->node_count; i++) {
+        const sonde_program_node *node = &program->nodes[i];
+        const int out = node->output_count > 0 ? node->outputs[0] : -1;
+
+        if (out >= 0 && found->marks[out] && program->values[out].rank > 0 &&
+            sonde__builtin_walk_is(node->op, "linear " RECURRENT) &&
+            program->values[out].shape[program->values[out].rank - 1] < width) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The dimension of the positions of a sequence, by the recurrent layers; -1: they differ. */
+static int find_positions(const sonde_program *program)
+{
+    int found = -1;
+
+    for (size_t i = 0; i < program->node_count; i++) {
+        const sonde_program_node *node = &program->nodes[i];
+
+        if (sonde__builtin_walk_is(node->op, RECURRENT) && node->module >= 0) {
+            const int dim =
+                sonde_attribute_number(program->modules[node->module].attributes,
+                                       "batch_first", 0.0) > 0.0;
+            if (found >= 0 && found != dim) {
+                return -1;
+            }
+            found = dim;
+        }
+    }
+    return found;
+}
+
+/* Whether each position of a sequence leads to the prediction at the same one. */
+static bool is_copied(leak *found)
+{
+    const sonde_program *program = found->program;
+    const sonde_program_value *source = &program->values[found->source];
+    const int dim = find_positions(program);
+    bool causal = false, open = false;
+
+    if (source->rank != 3 || dim < 0 || source->shape[dim] < 2 ||
+        source->shape[dim] == source->shape[1 - dim]) {
+        return false;
+    }
+    found->length = source->shape[dim];
+    found->marks[found->source] = true;
+    mark(found);
+    for (size_t i = 0; i < program->node_count; i++) {
+        const way leads = way_of(found, &program->nodes[i]);
+
+        causal = causal || leads == CAUSAL;
+        open = open || leads == OPEN || leads == HIDDEN;
+    }
+    return causal && !open && found->marks[found->loss->predictions] && !is_narrow(found);
+}
+
+static void report_same_input(sonde_rule_run *run, const leak *found, bool noisy)
+{
+    const sonde_program *program = found->program;
+    const sonde_program_node *loss = &program->nodes[found->loss->node];
+    const bool sure = !noisy || has_another_input(program);
+    sonde__builtin_text line;
+
+    if (sonde_rule_found_at(
+            run,
+            sonde__builtin_walk_tensor(program, found->loss->targets, loss->outputs[0]),
+            loss->place, sure ? SONDE_SEVERITY_WARNING : SONDE_SEVERITY_NOTE, "input",
+            0.0, 1.0)) {
+        sonde_rule_say(
+            run,
+            noisy
+                ? "Compare with what the noise was added to, or with the noise."
+                : "Shift the targets by one step, if the model is to predict the next one.",
+            "The targets of %s%s are the model's input %s: %s.", loss->op,
+            sonde__builtin_walk_line(program, loss->place, &line),
+            noisy ? "with its noise" : "at the same positions",
+            noisy ? "the model learns to return what it gets"
+                  : "a causal model learns to copy each position");
+    }
+}
+
+static void judge_numbers(sonde_rule_run *run, leak *found)
+{
+    const sonde_program *program = found->program;
+    bool *marks = sonde__builtin_walk_marks(run, program);
+
+    found->source = find_same_input(found);
+    found->marks = sonde__builtin_walk_marks(run, program);
+    if (found->source >= 0 && marks != NULL && found->marks != NULL &&
+        leads_to_loss(found, found->source, marks)) {
+        memset(marks, 0, program->value_count * sizeof *marks);
+        if (is_noisy(program, found->source, marks)) {
+            report_same_input(run, found, true);
+        } else if (is_copied(found)) {
+            report_same_input(run, found, false);
+        }
+    }
+    sonde__free(found->marks);
+    sonde__free(marks);
+}
+
+static void judge_column(sonde_rule_run *run, const leak *found)
+{
+    const sonde_program *program = found->program;
+    const sonde_program_node *loss = &program->nodes[found->loss->node];
+    const double column =
+        sonde_attribute_number(program->facts, "targets_column", (double)NAN);
+    sonde__builtin_text line;
+
+    if (isfinite(column) &&
+        sonde_rule_found_at(run, "input", loss->place, SONDE_SEVERITY_WARNING, "column",
+                            column, -1.0)) {
+        sonde_rule_say(run, "Leave this column out of the input.",
+                       "Column %.0f of the input has the targets of %s%s: the model gets "
+                       "what it is to predict.",
+                       column, loss->op,
+                       sonde__builtin_walk_line(program, loss->place, &line));
+    }
+}
+
 /* --- the rule ------------------------------------------------------------------------- */
 
 /* The tokens at the same positions. */
@@ -385,9 +597,16 @@ static void judge(sonde_rule_run *run, const sonde_program *program)
     }
     state->shown = true;
     if (loss == NULL || loss->node < 0 || loss->predictions < 0 || loss->targets < 0 ||
-        !sonde__builtin_walk_is(program->nodes[loss->node].op,
+        program->nodes[loss->node].output_count == 0) {
+        return;
+    }
+    judge_column(run, &found);
+    if (sonde_dtype_is_float(program->values[loss->targets].dtype)) {
+        judge_numbers(run, &found);
+        return;
+    }
+    if (!sonde__builtin_walk_is(program->nodes[loss->node].op,
                                 "cross_entropy nll_loss") ||
-        sonde_dtype_is_float(program->values[loss->targets].dtype) ||
         (!find_by_facts(&found) && !find_by_graph(&found)) || found.length < 2) {
         return;
     }
@@ -416,12 +635,14 @@ static void finish(sonde_rule_run *run)
 const sonde_rule sonde__builtin_target_leak = {
     .abi = SONDE_RULE_ABI,
     .name = "TargetLeak",
-    .summary = "a language model is given the tokens that it is to predict",
+    .summary = "a model is given what it is to predict",
     .condition =
         "In the program of a training step, the labels of the loss are tokens of the model's input, and a path that keeps positions leads from them to the scores. In addition, one of these holds: "
         "(1) the labels are the tokens at the same positions: an error if the model is causal, else a note; "
-        "(2) the labels are the next tokens, and attention or a recurrent layer leads from later positions to earlier ones.",
-    .advice = "Shift the labels by one position, and mask later positions in attention.",
+        "(2) the labels are the next tokens, and attention or a recurrent layer leads from later positions to earlier ones. "
+        "Or floating targets are an input that the step makes of data and noise, or the sequence that a causal model gets at the same positions; or a column of the input has the target of each sample.",
+    .advice =
+        "Shift the labels by one position, and mask later positions in attention. Take targets out of the input.",
     .modes = SONDE__TRAIN,
     .state_size = sizeof(leak_rule),
     .finish = finish,

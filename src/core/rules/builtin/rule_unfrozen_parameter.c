@@ -29,7 +29,8 @@ enum { PARAMETERS = 0, SIGNS = 1, STATES = 2, REGEX = 0, ENOUGH = 8 };
 typedef struct tensor_memory {
     sonde_vitals before;
     bool has_before, trained, chosen;
-    bool copy;               /* a trained parameter is its twin */
+    size_t twin;             /* a trained parameter that it copies; SIZE_MAX: none */
+    bool shrinks;            /* a common factor made its last change */
     size_t sign, held;       /* of a parameter: its gradient or update; its state */
     int64_t changes, shrunk; /* of all changes, those by a common factor */
 } tensor_memory;
@@ -69,16 +70,18 @@ static void find_copies(sonde_rule_run *run)
         tensor_memory *memory = t->memory;
         const sonde_tensor_info *info = sonde_rule_info(run, t->id);
 
-        memory->copy = false;
+        memory->twin = SIZE_MAX;
         SONDE__EACH_OF (run, twin, PARAMETERS) {
             const sonde_tensor_info *other = sonde_rule_info(run, twin->id);
 
-            if (memory->trained || memory->copy) {
+            if (memory->trained || memory->twin != SIZE_MAX) {
                 break;
             }
-            memory->copy = ((const tensor_memory *)twin->memory)->trained &&
-                           sonde__builtin_same_shape(info, other) &&
-                           ends_alike(info->name, other->name);
+            if (((const tensor_memory *)twin->memory)->trained &&
+                sonde__builtin_same_shape(info, other) &&
+                ends_alike(info->name, other->name)) {
+                memory->twin = sonde__builtin_index(run, twin);
+            }
         }
     }
 }
@@ -115,6 +118,47 @@ static bool shrank(const sonde_vitals *now, const sonde_vitals *before)
            fabs(now->sumsq - by * by * before->sumsq) < 1e-6 * before->sumsq;
 }
 
+/* Notes whether a parameter changed; by a common factor: shrinks. */
+static bool take(const sonde_rule_tensor *t)
+{
+    tensor_memory *memory = t->memory;
+    const bool any =
+        memory->has_before && !sonde__builtin_same_vitals(t->vitals, &memory->before);
+
+    memory->shrinks = any ? shrank(t->vitals, &memory->before) : memory->shrinks;
+    memory->before = *t->vitals;
+    memory->has_before = true;
+    return any;
+}
+
+/* Whether a change counts: that of a copy does if it shrinks and its original does not, whose
+ * average it may follow. */
+static bool counts(sonde_rule_run *run, const tensor_memory *memory, bool chosen, bool most)
+{
+    const tensor_memory *twin =
+        memory->twin != SIZE_MAX ? sonde__builtin_at(run, memory->twin)->memory : NULL;
+
+    return chosen || (twin == NULL ? most || memory->shrinks
+                                   : memory->shrinks && !twin->shrinks);
+}
+
+static void judge(sonde_rule_run *run, const sonde_rule_tensor *t, bool chosen)
+{
+    const unfrozen *state = sonde_rule_state(run);
+    tensor_memory *memory = t->memory;
+
+    memory->changes++;
+    memory->shrunk += memory->shrinks;
+    const bool sure = chosen || memory->shrunk == memory->changes;
+    if (memory->changes >= (chosen ? 1 : state->patience)) {
+        sonde__rule_report(
+            run, t, sure ? SONDE__SURE(ERROR) : SONDE__SURE(NOTE), "changes",
+            (double)memory->changes, 0.0, NULL, "It changes although it %s%s.",
+            chosen ? "should be frozen" : "has no gradient and no update",
+            sure ? "" : ", not as weight decay would change it: the program may set it");
+    }
+}
+
 static void step(sonde_rule_run *run)
 {
     unfrozen *state = sonde_rule_state(run);
@@ -126,28 +170,12 @@ static void step(sonde_rule_run *run)
     const bool most = 2 * state->trained > state->parameters;
 
     SONDE__EACH_SEEN (run, t, PARAMETERS) {
-        tensor_memory *memory = t->memory;
-        const sonde_vitals *now = t->vitals;
+        const tensor_memory *memory = t->memory;
+        const bool any = take(t);
 
-        if (!(chosen ? memory->chosen : state->trained > 0 && !memory->trained)) {
-            continue;
-        }
-        const bool any =
-            memory->has_before && !sonde__builtin_same_vitals(now, &memory->before);
-        const bool shrunk = any && shrank(now, &memory->before);
-        const bool changed = any && (chosen || (most && !memory->copy) || shrunk);
-        memory->changes += changed;
-        memory->shrunk += shrunk;
-        memory->before = *now;
-        memory->has_before = true;
-        const bool sure = chosen || memory->shrunk == memory->changes;
-        if (changed && memory->changes >= (chosen ? 1 : state->patience)) {
-            sonde__rule_report(
-                run, t, sure ? SONDE__SURE(ERROR) : SONDE__SURE(NOTE), "changes",
-                (double)memory->changes, 0.0, NULL, "It changes although it %s%s.",
-                chosen ? "should be frozen" : "has no gradient and no update",
-                sure ? ""
-                     : ", not as weight decay would change it: the program may set it");
+        if (any && (chosen ? memory->chosen : state->trained > 0 && !memory->trained) &&
+            counts(run, memory, chosen, most)) {
+            judge(run, t, chosen);
         }
     }
 }

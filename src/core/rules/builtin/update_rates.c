@@ -51,6 +51,8 @@ enum {
 
 #define TOO_FAST "Lower the learning rate, or clip gradients."
 SONDE__TERMS(too_fast, NOTE, ERROR, ERROR, NOTE, ERROR);
+/* By less, or no longer. */
+SONDE__TERMS(rather_fast, NOTHING, NOTE, NOTE, NOTE, NOTE);
 
 /* Whether the loss is above `times` its value before the episode. */
 static bool is_above(const sonde__builtin_update_fast *fast, double times)
@@ -150,9 +152,8 @@ static void end_episode(sonde_rule_run *run, double median)
         const double loss = sonde__builtin_recent_mean(&fast->losses, FIRST);
 
         sonde__rule_report(
-            run, sonde__builtin_at(run, fast->suspect),
-            note ? SONDE__SURE(NOTE) : &too_fast, "update_ratio", fast->suspect_ratio,
-            state->fast, TOO_FAST,
+            run, sonde__builtin_at(run, fast->suspect), note ? &rather_fast : &too_fast,
+            "update_ratio", fast->suspect_ratio, state->fast, TOO_FAST,
             "Most weights changed by more than %.3g times their own size at each of "
             "several steps (this one by up to %.3g times), and the loss %s %.4g to %.4g.",
             state->fast, fast->suspect_ratio,
