@@ -412,7 +412,7 @@ def errors():
 
 
 def failed_of(*arguments):
-    return {row.name for row in sonde.check(*arguments).failed}
+    return {row.name for row in sonde.check(*arguments, seconds=300).failed}
 
 
 @program
@@ -469,6 +469,13 @@ def layers_in_a_row():
           result and "as it is" in result["nonlinear"].message)
     check("relu in front of the loss", failed_of(nn.Sequential(*net, nn.ReLU()), loss, (x, y)) ==
           {"normalised"})
+    chance = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 1), nn.Sigmoid())
+    half = (torch.arange(ROWS)[:, None] % 2).float()
+    check("one sigmoid", not failed_of(chance, F.binary_cross_entropy, (x, half)))
+    check("two sigmoids", failed_of(nn.Sequential(*chance, nn.Sigmoid()), F.binary_cross_entropy,
+                                    (x, half)) == {"normalised"})
+    check("targets that are repeated along the columns", "target_rows" in failed_of(
+        dense(), F.mse_loss, (x, x[:, :1])))
     check("a bounded activation that is scaled", not failed_of(
         Net(lambda self, x: 30 * torch.tanh(self.a(x) / 30), a=net), loss, (x, y)))
 
@@ -500,6 +507,33 @@ def targets_and_arguments():
     for kind, expected in ((Optional, set()), (Ignores, {"output_on_input"})):
         check(f"an argument that {kind.__name__}", failed_of(
             kind(False), F.cross_entropy, (x, torch.randn(ROWS, 6), torch.arange(ROWS) % 3)) == expected)
+
+
+@program
+def inputs_without_content():
+    """Inputs of one value, and targets that are the inputs of a series."""
+    x, y = rows()
+    check("inputs of one value", failed_of(dense(), F.cross_entropy, (x * 0, y)) >= {"output_on_input"})
+    check("with equal targets", "output_on_input" not in failed_of(
+        dense(), F.cross_entropy, (x * 0, torch.zeros_like(y))))
+
+    class Series(nn.Module):
+        def __init__(self, layer, width=12):
+            super().__init__()
+            self.layer, self.out = layer, nn.Linear(width, 2)
+
+        def forward(self, x):
+            x = self.layer(x)
+            return self.out(x[0] if isinstance(x, tuple) else x.relu())
+
+    series = torch.randn(4, 9, 2).cumsum(1)
+    recurrent = Series(nn.GRU(2, 12, batch_first=True))
+    check("a series that is to be copied", failed_of(recurrent, F.mse_loss, (series, series)) == {"copying"})
+    check("one step ahead", not failed_of(recurrent, F.mse_loss, (series[:, :-1], series[:, 1:])))
+    check("an encoder of each position", not failed_of(
+        Series(nn.Linear(2, 1), 1), F.mse_loss, (series, series)))
+    check("an encoder of the whole", not failed_of(
+        Series(nn.GRU(2, 6, batch_first=True, bidirectional=True)), F.mse_loss, (series, series)))
 
 
 @program

@@ -65,7 +65,7 @@ def in_child(command):
 
 def rows_of(code, **options):
     """(exit code, {property: (verdict, message)}, notes) of a check."""
-    status, output, errors = run(code, "--json", **options)
+    status, output, errors = run(code, "--json", "--seconds", "300", **options)
     try:
         values = json.loads(output)
     except ValueError:
@@ -387,6 +387,101 @@ train(dense())
 
 
 @program
+def unusual_programs():
+    """Programs that are right, and whose form once held a check up."""
+    healthy("layers that are not initialised", LOOP +
+            "train(nn.Sequential(nn.LazyLinear(16), nn.ReLU(), nn.LazyLinear(3)))", ALL)
+    healthy("a scripted network", LOOP + "train(torch.jit.script(dense()))", "runs reached mixing")
+    healthy("a sparse buffer", LOOP + """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = dense()
+        self.register_buffer("graph", torch.eye(8).to_sparse())
+    def forward(self, x):
+        return self.body(torch.sparse.mm(self.graph, x))
+train(Net())""", "runs reached held overfits")
+    healthy("forked processes", LOOP + """
+import multiprocessing
+if __name__ == "__main__":
+    workers = [multiprocessing.get_context("fork").Process(target=train, args=(dense(),)) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()""", ALL)
+    healthy("a target network", """
+net, target = dense(), dense()
+target.load_state_dict(net.state_dict())
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+action, reward = y[:, None], torch.randn(8, 1)
+F.smooth_l1_loss(net(x).gather(1, action), reward + 0.9 * target(x + 1).max(1, keepdim=True)[0]).backward()
+optimizer.step()""", "runs held overfits")
+    faulty("a second network that is not held", """
+net, other = dense(), dense()
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+F.cross_entropy(net(x) + other(x), y).backward()
+optimizer.step()""", "held")
+    healthy("pictures of a triple named x, y and z", """
+class Triple(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = dense()
+    def forward(self, x, y, z):
+        a, b, c = self.body(x), self.body(y), self.body(z)
+        return F.pairwise_distance(a, b), F.pairwise_distance(a, c), a
+net = Triple()
+optimizer = torch.optim.SGD(net.parameters(), 0.01)
+near, far, a = net(x, torch.randn(8, 6), torch.randn(8, 6))
+F.margin_ranking_loss(near, far, torch.ones(8), margin=0.2).backward()
+optimizer.step()""", "runs reached held overfits")
+    healthy("a term of the samples alone", """
+net = dense(6, 6)
+optimizer = torch.optim.SGD(net.parameters(), 0.01)
+z = torch.randn(8, 6)
+base = torch.distributions.Normal(0.0, 1.0).log_prob(z).sum(1)
+(base + net(z).pow(2).sum(1)).mean().backward()
+optimizer.step()""", "runs reached held overfits")
+    healthy("a policy that acts without gradients", """
+net = dense()
+optimizer = torch.optim.Adam(net.parameters(), 1e-3)
+actions, chances = [], []
+with torch.no_grad():
+    for row in x:
+        policy = torch.distributions.Categorical(logits=net(row))
+        actions.append(policy.sample())
+        chances.append(policy.log_prob(actions[-1]))
+ratio = (torch.distributions.Categorical(logits=net(x)).log_prob(torch.stack(actions)) -
+         torch.stack(chances)).exp()
+gain = torch.randn(8)
+(-torch.min(ratio * gain, ratio.clamp(0.8, 1.2) * gain).mean()).backward()
+optimizer.step()""", "runs reached held")
+
+
+@program
+def each_network_alone():
+    """Properties of a call are tested where the loss calls several networks too."""
+    gan = """
+class Generator(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = dense(4, 6)
+    def forward(self, z):
+        return self.body(z)%s
+net, critic = Generator(), dense(6, 1)
+first, second = (torch.optim.Adam(one.parameters()) for one in (critic, net))
+for step in range(99):
+    first.zero_grad()
+    (critic(net(torch.randn(8, 4)).detach()).mean() - critic(x).mean()).backward()
+    first.step()
+    if step %% 30 == 20:
+        second.zero_grad()
+        (-critic(net(torch.randn(8, 4))).mean()).backward()
+        second.step()"""
+    healthy("a GAN", gan % "", "runs reached held mixing batch deterministic")
+    faulty("a generator whose rows mix", gan % ".sub(self.body(z).mean(0))", "mixing", "Generator: ")
+
+
+@program
 def mistakes():
     faulty("softmax in front of the loss", LOOP + "train(nn.Sequential(dense(), nn.Softmax(1)))",
            "normalised")
@@ -463,8 +558,14 @@ def no_check():
             ("no backward", LOOP + "train(dense(), lambda *_: torch.tensor(1.0, "
              "requires_grad=True))", "the loss calls no module"),
             ("loss without backward", "dense()(x).sum()", "but backward() was not"),
-            ("an exit", "sys.exit(3)", "the program ended with 3"),
-            ("an exception", "raise KeyError('mine')", "the program raised KeyError"),
+            ("an exit", "sys.exit(3)", "the program ended with 3 before a training step"),
+            ("an exception", "raise KeyError('mine')", "the program raised KeyError: 'mine' before"),
+            ("wrong shapes", LOOP + "train(dense(7))", "cannot be multiplied (8x6 and 7x16)"),
+            ("a thread", LOOP + "import threading\nthread = threading.Thread(target=train, args=(dense(),))\n"
+             "thread.start()\nthread.join()", "called in another thread"),
+            ("functions that are transformed", "net = dense()\np = dict(net.named_parameters())\n"
+             "torch.func.grad(lambda p: F.cross_entropy(torch.func.functional_call(net, p, x), y))(p)\n"
+             "print('went on')", "no module with parameters"),
             ("no step", "net = dense()\noptimizer = torch.optim.SGD(net.parameters(), 0.1)\n"
              "F.cross_entropy(net(x), y).backward()", "but no optimizer made a step"),
             ("idle steps", "net = dense()\noptimizer = torch.optim.SGD(net.parameters(), 0.1)\n"
@@ -475,9 +576,15 @@ def no_check():
         status, output, errors = run(code)
         check(f"{what}: {status} {output} {errors[-300:]}", status == 2 and
               f"could not check: " in output and text in output)
-        if what == "an exception":
+        if what in ("an exception", "wrong shapes"):
             check(f"its own traceback: {errors}", "train.py" in errors and
                   "sonde" not in errors.replace(FOLDER, ""))
+        check(f"{what}: the program is not disturbed", "transformed" not in what or "went on" in output)
+    notebook = os.path.join(FOLDER, "a.ipynb")
+    with open(notebook, "w", encoding="utf-8") as file:
+        file.write("{}")
+    status, _, errors = in_child(["sonde", "check", notebook])
+    check(f"a notebook: {errors}", status == 2 and "nbconvert" in errors)
     status, output, _ = run("sys.exit(3)", "--json")
     check(f"as JSON: {output}", status == 2 and json.loads(output)["passed"] is None
           and "ended with 3" in json.loads(output)["why"])

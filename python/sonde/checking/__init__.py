@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
@@ -70,8 +70,9 @@ def check(model: nn.Module, loss_fn: Callable[..., Any], batch: Any,
     return check_problem(whole, seconds)
 
 
-def check_problem(whole: problem.Problem, seconds: float) -> Result:
-    """The result of all properties."""
+def check_problem(whole: problem.Problem, seconds: float,
+                  names: Collection[str] | None = None) -> Result:
+    """The result of all properties, or of some."""
     begin = time.monotonic()
     with guard.untouched(whole.model):
         try:
@@ -81,6 +82,8 @@ def check_problem(whole: problem.Problem, seconds: float) -> Result:
         broken = _completed(whole, subject)
         found = []
         for one in PROPERTIES:
+            if names is not None and one.name not in names:
+                continue
             if broken and one.name != _NEEDED:
                 found.append(Row(one.name, one.title, NOT_APPLICABLE, broken))
                 continue

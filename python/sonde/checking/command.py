@@ -29,12 +29,14 @@ from torch.optim.optimizer import (register_optimizer_step_post_hook,
 
 from . import check_problem, graphs, places, replay
 from .properties import listed, said
-from .result import Result
+from .result import Result, completed
 from .result import joined as joined_results
 from .tape import Loss, Tape
 
-_IDLE = 10  # steps without a new network or without a backward pass, before the program ends
+_IDLE = 10  # steps without a backward pass, before the program ends
 
+_OTHERS = 200  # the same, while another optimizer has made no step
+_ALONE = ("output_on_input", "mixing", "batch", "deterministic", "modes")  # of one network's call
 _REST = 0.3  # of the time of a check, which computing the loss again leaves at least
 
 
@@ -92,7 +94,7 @@ class Session:
         self.stepping = None
         self.steps += 1
         late = self.results and time.monotonic() - self.last_check > self.seconds
-        if self.steps >= _IDLE or late:
+        if self.steps >= (_OTHERS if self.results else _IDLE) or late:
             self.why = f"{type(optimizer).__name__} made {_IDLE} steps without a backward pass"
             self._end()
 
@@ -164,6 +166,10 @@ class Session:
         whole.optimizer, whole.held_elsewhere = optimizer, others
         whole.notes += notes_of(whole, optimizer)
         result = check_problem(whole, max(end - time.monotonic(), _REST * self.seconds))
+        parts = replay.parts_of(self.tape, losses, ends)
+        result = completed(result, [
+            (type(part.model).__name__, check_problem(part, _REST * self.seconds / len(parts), _ALONE))
+            for part in parts])
         if result.passed or result.failed:
             self.results.append((places.here(), result))
         else:

@@ -10,11 +10,12 @@ from typing import Any
 
 import torch
 
-from . import graphs, places, trees
+from . import graphs, losses, places, trees
 from .problem import TARGETS
 from .properties import listed
 from .subject import Failed, NotApplicable, Subject
 
+_ROWS = 4  # of an input of one value, from which on it is a mistake
 _SAME = 1e-6  # relative: of sums in another order
 # Operations of a loss that compares batches as a whole, such as a distance of distributions.
 _ALL_WITH_ALL = {"Cdist", "EuclideanDist", "Pdist", "Mm", "Bmm", "Sort", "Topk"}
@@ -26,7 +27,8 @@ def output_on_input(subject: Subject) -> str:
     before = subject.outputs(subject.twin(noise=0.02, training=False))
     values, named = call.tensors(), call.named()
     other = [trees.other_values(value, subject.generator) for value in values]
-    if all(trees.difference(one, two) == 0 for one, two in zip(values, other)):
+    if all(bool((value == value.flatten()[:1]).all()) for value in values):
+        _judge_constant(subject, values)
         raise NotApplicable("the inputs have one value only")
     after = subject.outputs(subject.twin(noise=0.02, training=False), call.replaced(other))
     gap = _gap(before, after) or _other_gap(subject, other)
@@ -43,6 +45,19 @@ def output_on_input(subject: Subject) -> str:
         raise Failed(f"other values of {listed(idle)} give the same output, bit for bit",
                      "forward does not use it.", tuple(idle))
     return f"other inputs change the output by up to {gap:.3g}"
+
+
+def _judge_constant(subject: Subject, values: list[torch.Tensor]) -> None:
+    """Inputs of one value leave nothing to be learned, if a loss of PyTorch compares each row with
+    a target of its own."""
+    rows = max((len(value) for value in values if value.dim() > 0), default=0)
+    if rows < _ROWS or not losses.targets_of(subject):
+        return
+    if any(value.dim() > 0 and len(value) == rows and value.numel() and
+           not torch.equal(value, value[:1].expand_as(value)) for value in subject.problem.targets):
+        raise Failed(f"every element of the input is {float(values[0].flatten()[0]) + 0:g} in all {rows} "
+                     "rows, though their targets differ",
+                     "Look at what the loader gives, and at the operations on the input.")
 
 
 def _gap(one: list[torch.Tensor], two: list[torch.Tensor]) -> float:
@@ -144,7 +159,11 @@ def _targets(subject: Subject) -> list[torch.Tensor]:
 def rows_of_targets(subject: Subject) -> str:
     """The loss compares each row of the output with its own target: the same targets in another
     order of the rows give another loss."""
-    targets, rows = _targets(subject), subject.rows()
+    targets = _targets(subject)
+    for name, output, target, place in losses.shapes_of(subject):
+        raise Failed(f"{name} compares an output {tuple(output)} with targets {tuple(target)}: one "
+                     "is repeated along a dimension", "Give both the same shape.", (), place)
+    rows = subject.rows()
     with torch.no_grad():
         output = subject.output(subject.twin(training=False, noise=0.02, number=1))
     values = subject.with_rows(trees.tensors(output), rows)

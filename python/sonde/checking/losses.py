@@ -19,6 +19,7 @@ OF_PYTORCH = {getattr(F, name) for name in (
     "gaussian_nll_loss", "multi_margin_loss", "multilabel_margin_loss", "soft_margin_loss",
     "multilabel_soft_margin_loss", "hinge_embedding_loss", "margin_ranking_loss",
     "cosine_embedding_loss", "ctc_loss")}
+_BY_ELEMENT = {F.mse_loss, F.l1_loss, F.smooth_l1_loss, F.huber_loss}
 _NORMALISED = 0.05  # distance of a logarithm of a sum of probabilities from 0
 _BOUNDED = {"Relu": "0 or more", "Tanh": "-1 to 1", "Hardtanh": "in a fixed range"}
 _MOST_OF_IT = 0.5  # share of the loss
@@ -91,6 +92,15 @@ def _judge_binary(node: Any) -> None:
                      "(expected 0 to 1)", "Map the classes to 0 and 1.")
 
 
+def _judge_chances(node: Any) -> None:
+    before = graphs.source(node)
+    inner = graphs.source(before) if before is not None else None
+    if inner is not None and graphs.kind(before) == "Sigmoid" and \
+            graphs.kind(inner) in ("Sigmoid", "Softmax"):
+        raise Failed(f"{graphs.kind(inner).lower()} stands in front of the sigmoid of a binary cross "
+                     "entropy: its outputs are 0.5 to 0.73", "Remove one of the two.")
+
+
 def _judge_probabilities(node: Any) -> None:
     """The classes of nll_loss are logarithms of probabilities, whose sum is 1."""
     values = node._saved_self.detach().double()
@@ -114,6 +124,7 @@ def _judge_probabilities(node: Any) -> None:
 
 _LOSSES = {"LogSoftmax": (_judge_logits, "a log softmax"),
            "BinaryCrossEntropyWithLogits": (_judge_binary, "a binary cross entropy of logits"),
+           "BinaryCrossEntropy": (_judge_chances, "a binary cross entropy"),
            "NllLoss": (_judge_probabilities, "a negative log likelihood"),
            "NllLoss2D": (_judge_probabilities, "a negative log likelihood")}
 
@@ -124,6 +135,8 @@ class _Compared(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self.found: list[tuple[str, torch.Tensor, str]] = []
+        self.targets: list[torch.Tensor] = []
+        self.shapes: list[tuple[str, torch.Size, torch.Size, str]] = []  # of output and target
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (),
                            kwargs: Any = None) -> Any:
@@ -132,8 +145,32 @@ class _Compared(TorchFunctionMode):
             target = target_of(function, args, kwargs or {})
             if isinstance(target, torch.Tensor) and not target.requires_grad and \
                     not _is_constant(target):
+                self.targets.append(target)
+                if function in _BY_ELEMENT and args and isinstance(args[0], torch.Tensor):
+                    self.shapes.append((function.__name__, args[0].shape, target.shape, places.here()))
                 self.found.append((function.__name__, result, places.here()))
         return result
+
+
+def targets_of(subject: Subject) -> list[torch.Tensor]:
+    """The targets of the losses of PyTorch that the loss calls."""
+    with _Compared() as compared:
+        subject.loss(subject.twin(training=True))
+    return compared.targets
+
+
+def shapes_of(subject: Subject) -> list[tuple[str, torch.Size, torch.Size, str]]:
+    """Losses of PyTorch whose output and targets have other shapes, of which one is repeated, with
+    the shapes of both and the line."""
+    with _Compared() as compared:
+        subject.loss(subject.twin(training=True))
+    return [one for one in compared.shapes if _is_repeated(*one[1:3])]
+
+
+def _is_repeated(output: torch.Size, target: torch.Size) -> bool:
+    """Whether columns are repeated, and not one target for all rows, as of real pictures."""
+    return len(output) == len(target) > 1 and output[0] == target[0] > 1 and \
+        any((a == 1) != (b == 1) for a, b in zip(output[1:], target[1:]))
 
 
 def _is_constant(target: torch.Tensor) -> bool:

@@ -18,6 +18,7 @@ from .problem import TARGETS, Call, Problem, call_of
 from .subject import NotApplicable
 from .tape import Entry, Loss, Ref, Tape, again
 
+_PARTS = 3  # networks of a loss that are also tested alone
 _NEAR = 1e-3  # relative: the loss computed again on the same machine, in other buffers
 
 
@@ -195,6 +196,19 @@ def problem_of(tape: Tape, losses: list[Loss], model: nn.Module, ends: set[int],
     result.in_training = all(entry.training for entry in replay.calls or own)
     result.targets = [] if why else [tape.constants[key] for key in replay.targets]
     return result
+
+
+def parts_of(tape: Tape, losses: list[Loss], ends: set[int]) -> list[Problem]:
+    """Each network alone that the losses call beside others, with the inputs of one of its calls."""
+    calls = [entry for entry in tape.slice_of(losses, ends) if entry.function is None]
+    known = {id(entry.module): entry for entry in calls
+             if all(key in tape.constants or key in tape.returned for key in entry.inputs)}
+    found = []
+    for entry in list(known.values())[:_PARTS] if len(calls) > 1 else []:
+        part = Problem(entry.module, _refused("the loss of several networks is tested as a whole"))
+        part.calls = [Replay(tape, losses, entry.module, ends).call(entry)]
+        found.append(part)
+    return found
 
 
 def _arguments(entry: Entry) -> list[tuple[str, Any]]:

@@ -100,6 +100,18 @@ class Result:
         return f"<sonde.checking.Result: {self._summary()}>"
 
 
+def completed(whole: Result, parts: list[tuple[str, Result]]) -> Result:
+    """The result of several networks, whose rows that are not applicable are those of the networks
+    alone, where these have a verdict."""
+    rows = []
+    for row in whole.rows:
+        alone = [one[row.name]._replace(message=f"{name}: {one[row.name].message}")
+                 for name, one in parts if any(row.name == other.name for other in one.rows)]
+        told = [one for verdict in (FAILED, PASSED) for one in alone if one.verdict == verdict]
+        rows.append(told[0] if told and row.verdict == NOT_APPLICABLE else row)
+    return Result(rows, list(whole.notes), whole.seconds + sum(one.seconds for _, one in parts))
+
+
 def joined(results: list[tuple[str, Result]]) -> Result:
     """One result of the networks of a program, which are named by the lines of their steps. A row
     is that of the networks that failed, or else of the first that passed."""

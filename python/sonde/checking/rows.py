@@ -42,13 +42,17 @@ def _refuse_batch_statistics(model: nn.Module) -> None:
 
 def _changed_row(subject: Subject, row: int) -> Call:
     """The call with other values in one row."""
-    def change(value: torch.Tensor) -> torch.Tensor:
-        if value.dim() == 0 or value.dtype == torch.bool:
-            return value
-        changed = value.detach().clone()
-        changed[row] = trees.other_values(value, subject.generator)[row]
-        return changed
-    return subject.call.changed(change)
+    values = []
+    for name, value in subject.call.named():
+        if value.dim() > 0 and value.dtype != torch.bool and not _are_lengths(name, value):
+            other, value = trees.other_values(value, subject.generator), value.detach().clone()
+            value[row] = other[row]
+        values.append(value)
+    return subject.call.replaced(values)
+
+
+def _are_lengths(name: str, value: torch.Tensor) -> bool:
+    return value.dim() == 1 and not value.is_floating_point() and "len" in name.lower()
 
 
 def _changes(before: list[torch.Tensor], after: list[torch.Tensor], rows: int,
@@ -285,7 +289,7 @@ def targets_are_not_inputs(subject: Subject) -> str:
             continue
         same = [one for one in subject.problem.targets
                 if one.numel() == value.numel() and one.dtype == value.dtype
-                and not value.is_floating_point() and value.dim() == 2 and value.shape[1] >= 3
+                and value.dim() == (3 if value.is_floating_point() else 2) and value.shape[1] >= 3
                 and torch.equal(one.reshape(value.shape), value)]
         if same and len(torch.unique(value)) > 2:
             if _loss_shifts(subject, value) is not None:
@@ -293,13 +297,25 @@ def targets_are_not_inputs(subject: Subject) -> str:
             earlier, _, own = _leak(subject, number, value, 1)
             if earlier > EQUAL * own:
                 raise NotApplicable("the network sees all positions: it may encode its input")
+            if value.is_floating_point() and not _sees_earlier(subject, number, value):
+                raise NotApplicable("the network sees one position alone: it may encode its input")
             raise Failed("the targets equal the inputs at the same position, and the network sees "
                          "no later one: it learns to copy its input",
                          "Shift the targets: inputs tokens[:, :-1], targets tokens[:, 1:].")
-    if not subject.problem.targets or all(one.is_floating_point()
+    if not subject.problem.targets or all(one.is_floating_point() and one.dim() != 3
                                           for one in subject.call.tensors()):
-        raise NotApplicable("the inputs are no tokens")
+        raise NotApplicable("the inputs are no tokens and no series")
     return "the targets differ from the inputs"
+
+
+def _sees_earlier(subject: Subject, number: int, value: torch.Tensor) -> bool:
+    """Whether an input at the first position changes outputs at later ones."""
+    values, other = subject.call.tensors(), value.detach().clone()
+    other[:, 0] = trees.other_values(value, subject.generator)[:, 0]
+    values[number] = other
+    before, after = (_by_position(subject.outputs(subject.twin(training=False), call), value, 1)
+                     for call in (subject.call, subject.call.replaced(values)))
+    return trees.difference(before[:, 1:], after[:, 1:]) > 0
 
 
 # --- padding ----------------------------------------------------------------------------------
