@@ -34,7 +34,7 @@ BROKEN = {
     "unused-layer": "reached output_on_input", "dropout-always": "deterministic",
     "eval-mode": "training", "no-mask": "leak", "mixed-batch": "mixing batch",
     "softmax-twice": "normalised", "softmax-missing": "normalised",
-    "wrong-dimension": "normalised mixing", "broadcast": "target_rows",
+    "wrong-dimension": "normalised mixing leak", "broadcast": "target_rows",
     "targets-are-inputs": "copying", "constant-input": "output_on_input", "ascent": "minimised overfits", "rate": "overfits",
 }
 
