@@ -348,7 +348,7 @@ class Watch:
             self._release_rules()
             self._kept = [Finding(*row) for row in self._core.findings()]
             self._accounts = self._core.accounts()
-            self._print_verdict()
+            self._print_verdict(text if reason == "failed" else None)
 
     def _end_evaluation(self) -> None:
         """Nothing else ends the last one, nor a step to which no optimizer ever came."""
@@ -399,7 +399,8 @@ class Watch:
         return {rule: "" if judged else lacked or "no step had the data it needs"
                 for rule, judged, lacked in rows}
 
-    def _print_verdict(self) -> None:
+    def _print_verdict(self, error: str | None) -> None:
+        """error: that the program ended with; None: it did not."""
         if self.faults > 1:
             _say(f"{self.faults} times something could not be observed")
         self._word, text = self._core.verdict()
@@ -412,6 +413,8 @@ class Watch:
             text += f": sonde rules {self.path} does" if self.path else ""
         elif not sound and self._word != "not judged" and self.path:
             text += f"; sonde rules {self.path}"
+        if error:
+            text += f"; the program ended with an error: {error.splitlines()[0][:120]}"
         if self._rank == 0 or not sound:  # of several workers, one says that nothing was found
             _say(self._worker + text)
 

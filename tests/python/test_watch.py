@@ -789,7 +789,8 @@ def endings():
         check(f"{name}: {done.returncode}, {info['end_reason']}, {done.stderr[-300:]}",
               done.returncode == status and info["end_reason"] == reason and
               info["last_step"] == 4)
-        check(f"{name}: the verdict: {done.stderr}", "sonde: " in done.stderr)
+        check(f"{name}: the verdict: {done.stderr}", "sonde: " in done.stderr and
+              ("ended with an error: KeyError: 'x'" in done.stderr) == (reason == "failed"))
 
 
 if __name__ == "__main__":
