@@ -80,6 +80,12 @@
     " 'attributes': {'first': " first ", 'batches': " batches ", 'num_workers': 2},"     \
     " 'place': [0, 3]}]"
 
+/* An input that is drawn at random. */
+#define DRAWN(repeats)                                                                   \
+    "'mode': 'train', 'facts': {'input_repeats': " repeats "}, 'values': ["              \
+    "{'kind': 'constant', 'dtype': 'float32', 'shape': [8, 8], 'tensor': 'input'}],"     \
+    "'nodes': [{'op': 'randn', 'outputs': [0], 'module': -1, 'place': [0, 4]}]"
+
 static void put_loss(stream *s, int step)
 {
     (void)step;
@@ -356,6 +362,20 @@ static const program_case cases[] = {
     {"two losses of one batch",
      "StepOrder",
      {ORDER(BACK(5) "," OTHER(6) "," STEP(7))},
+     .outcome = CLEAN},
+    {"a batch that is drawn, and is the same each time",
+     "DuplicateBatch",
+     {DRAWN("3")},
+     "input input 8 8",
+     .outcome = FAILED,
+     .about = "input",
+     .line = 4,
+     .message = "the batch has not changed for 3 steps"},
+    {"a batch that is drawn anew",
+     "DuplicateBatch",
+     {DRAWN("0")},
+     "input input 8 8",
+     put_loss,
      .outcome = CLEAN},
     {"backward twice on one loss",
      "StepOrder",
