@@ -462,6 +462,7 @@ const sonde_rule sonde__builtin_duplicate_batch = {
 
 typedef struct divergence {
     bool compared;
+    bool differs; /* by recorded hashes, which tell the step */
 } divergence;
 
 typedef struct divergence_memory {
@@ -500,6 +501,7 @@ static void divergence_observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     } else if (observation->at.replica != memory->replica) {
         state->compared = true;
         if (observation->hash != memory->hash) {
+            state->differs = true;
             report_replicas(run, tensor, memory->replica, observation->at.replica,
                             "different values");
         }
@@ -563,7 +565,7 @@ static void divergence_program(sonde_rule_run *run, const sonde_program *program
         state->compared = true;
         sonde__rule_judged_program(run);
     }
-    if (name[0] == '\0' ||
+    if (name[0] == '\0' || state->differs ||
         !sonde_rule_found_at(run, name, sonde_program_place_of(program, name),
                              alone ? SONDE_SEVERITY_WARNING : SONDE_SEVERITY_ERROR,
                              "processes", count, 0.0)) {
