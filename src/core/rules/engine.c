@@ -781,7 +781,7 @@ void sonde_rules_account(const sonde_rules *rules, size_t i, sonde_rule_account 
     }
     account->judged = (account->judged || run->findings > 0) && !run->failed;
     if (run->lacked[0] != '\0') {
-        account->judged = account->judged && (run->findings > 0 || read_program(run));
+        account->judged = account->judged && (run->findings > 0 || run->by_program);
         (void)snprintf(account->lacked, sizeof account->lacked, "%s", run->lacked);
     }
 }

@@ -12,6 +12,7 @@
  *                  not know the mode
  */
 #include "rules/builtin/program_walk.h"
+#include "rules/context.h"
 
 #include "base/number.h"
 
@@ -230,6 +231,7 @@ void sonde__builtin_eval_program(sonde_rule_run *run, const sonde_program *progr
     if (sonde__builtin_walk_trains(program) || pass == NULL || pass->training) {
         return;
     }
+    sonde__rule_judged_program(run);
     for (size_t i = 0; i < program->node_count; i++) {
         const sonde_program_node *node = &program->nodes[i];
         const bool attention =
