@@ -263,6 +263,29 @@ static void a_run_against_files(void **state)
     assert_int_equal(sonde_diff_open(test_run, file, NULL, &diff, NULL), SONDE_EINVAL);
 }
 
+static void hash_of_a_value(void **state)
+{
+    const sonde_trial_at at = {.mode = SONDE_MODE_TRAIN, .step = 1, .worker = -1};
+    const sonde_trial_at late = {.mode = SONDE_MODE_TRAIN, .step = STEPS, .worker = -1};
+    sonde_trial *trial = NULL;
+    sonde_view form, value;
+    uint64_t hash = 0;
+
+    (void)state;
+    write_run(test_run, none);
+    assert_int_equal(sonde_trial_open(test_run, NULL, &trial, NULL), SONDE_OK);
+    for (uint32_t id = 0; id < TENSORS; id++) { /* id 2 is compressed */
+        assert_int_equal(sonde_trial_hash(trial, id, &at, &hash, &form, NULL), SONDE_OK);
+        assert_int_equal(sonde_trial_value(trial, id, &at, &value, NULL), SONDE_OK);
+        assert_true(hash == XXH3_64bits(value.data, COUNT * sizeof(float)));
+        assert_true(sonde_view_same_shape(&form, &value) && form.data == NULL);
+    }
+    assert_int_equal(sonde_trial_hash(trial, 0, &late, &hash, &form, NULL),
+                     SONDE_ENOTFOUND);
+    assert_int_equal(sonde_trial_hash(trial, 0, NULL, &hash, &form, NULL), SONDE_EINVAL);
+    sonde_trial_close(trial);
+}
+
 static bool stop_at_once(void *user, const sonde_difference *one)
 {
     (void)one;
@@ -298,6 +321,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(selected, begin, folder_remove),
         cmocka_unit_test_setup_teardown(yardstick, begin, folder_remove),
         cmocka_unit_test_setup_teardown(a_run_against_files, begin, folder_remove),
+        cmocka_unit_test_setup_teardown(hash_of_a_value, begin, folder_remove),
         cmocka_unit_test_setup_teardown(ends_when_asked, begin, folder_remove),
     };
 

@@ -102,7 +102,8 @@ static void put_gradient(stream *s, int step)
 #define COMPARED(found)                                                                  \
     "'mode': 'train', 'facts': {'replicas': 2, 'replicas_compared': 3" found "}"
 #define DIFFERS(kind, count)                                                             \
-    ", 'replicas_differ': 'fc.weight', 'replicas_kind': '" kind "', 'replicas_first': 0," \
+    ", 'replicas_differ': 'fc.weight', 'replicas_kind': '" kind                          \
+    "', 'replicas_first': 0,"                                                            \
     " 'replicas_other': 1, 'replicas_step': 5, 'replicas_count': " count
 
 /* From the third step on, at every third step that of the step before. */
@@ -521,7 +522,8 @@ static const program_case cases[] = {
      .outcome = FAILED,
      .about = "input",
      .line = 3,
-     .message = "Each batch comes 2 times in a row, once from each worker"},    {"processes that go together",
+     .message = "Each batch comes 2 times in a row, once from each worker"},
+    {"processes that go together",
      "ReplicaDivergence",
      {COMPARED("")},
      "loss loss",

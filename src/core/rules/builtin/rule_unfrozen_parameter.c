@@ -133,13 +133,14 @@ static bool take(const sonde_rule_tensor *t)
 
 /* Whether a change counts: that of a copy does if it shrinks and its original does not, whose
  * average it may follow. */
-static bool counts(sonde_rule_run *run, const tensor_memory *memory, bool chosen, bool most)
+static bool counts(sonde_rule_run *run, const tensor_memory *memory, bool chosen,
+                   bool most)
 {
     const tensor_memory *twin =
         memory->twin != SIZE_MAX ? sonde__builtin_at(run, memory->twin)->memory : NULL;
 
-    return chosen || (twin == NULL ? most || memory->shrinks
-                                   : memory->shrinks && !twin->shrinks);
+    return chosen ||
+           (twin == NULL ? most || memory->shrinks : memory->shrinks && !twin->shrinks);
 }
 
 static void judge(sonde_rule_run *run, const sonde_rule_tensor *t, bool chosen)
