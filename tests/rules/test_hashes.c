@@ -225,7 +225,7 @@ static const stream_case cases[] = {
     {"statistics stay in evaluation", "EvalNondeterminism", "buffer norm.running_mean 8",
      statistics, 0, STEPS},
     {"statistics learn in evaluation", "EvalNondeterminism", "buffer norm.running_mean 8",
-     statistics, 1, STEPS, FOUND, "norm.running_mean", 4},
+     statistics, 1, STEPS, FOUND, "norm.running_mean", 5},
     {"another dtype", "DtypeChanged", "weight w 64", dtypes, 0, STEPS, FOUND, "w", 4,
      "float32"},
     {"pixels that are scaled", "InputRange", INPUT, pixels, 0, STEPS},

@@ -29,9 +29,10 @@ static bool is_statistic(const sonde_tensor_info *info)
  *               APART times the latter: dropout is on. (The order of summation, which some
  *               processors change, makes far less difference.) Not where the program shows
  *               that layers of dropout are on by themselves in a model in evaluation mode.
- *     buffers   that change between two such steps, if their names show that they hold
- *               statistics: batch norm still learns. Other buffers (counters, caches) are
- *               a note.
+ *     buffers   that change at two such steps in a row, if their names show that they hold
+ *               statistics: batch norm still learns. (One change may be that of a moving
+ *               average which the program loads for an evaluation.) Other buffers
+ *               (counters, caches) are a note.
  *
  * Evidence: hashes of inputs; vital signs of outputs and buffers. Needs an input that is
  * evaluated twice, or a buffer.
@@ -58,6 +59,7 @@ typedef struct eval_memory {
         sonde_vitals before; /* of a buffer */
     } as;
     bool has_before;
+    bool moved; /* at the evaluation step before, too: not only other weights were loaded */
 } eval_memory;
 
 static const sonde_rule_need nondeterminism_needs[] = {
@@ -78,7 +80,9 @@ static void forget(sonde_rule_run *run)
 
     state->forgotten++;
     SONDE__EACH (run, t) {
-        ((eval_memory *)t->memory)->has_before = false;
+        eval_memory *memory = t->memory;
+
+        memory->has_before = memory->moved = false;
     }
 }
 
@@ -122,9 +126,11 @@ static void eval_judge_buffer(sonde_rule_run *run, const sonde_rule_tensor *t)
     nondeterminism *state = sonde_rule_state(run);
     eval_memory *memory = t->memory;
 
+    const bool moves = memory->has_before &&
+                       !sonde__builtin_same_vitals(t->vitals, &memory->as.before);
+
     state->buffers = state->buffers || memory->has_before;
-    if (memory->has_before &&
-        !sonde__builtin_same_vitals(t->vitals, &memory->as.before)) {
+    if (moves && memory->moved) {
         sonde__rule_report(
             run, t,
             is_statistic(sonde_rule_info(run, t->id)) ? SONDE__SURE(ERROR)
@@ -135,6 +141,7 @@ static void eval_judge_buffer(sonde_rule_run *run, const sonde_rule_tensor *t)
     }
     memory->as.before = *t->vitals;
     memory->has_before = true;
+    memory->moved = moves;
 }
 
 /* Whether the program switches layers of dropout on by themselves, in a model that is in
@@ -189,7 +196,7 @@ const sonde_rule sonde__builtin_eval_nondeterminism = {
     .name = "EvalNondeterminism",
     .summary = "the same input gives different outputs in evaluation",
     .condition =
-        "Equal inputs give different outputs in evaluation steps without training between them, or a buffer changes between such steps. "
+        "Equal inputs give different outputs in evaluation steps without training between them, or a buffer changes at two such steps in a row. "
         "A buffer that changes is a note unless its name shows that it holds statistics. "
         "Where the program of a step is known: dropout is called as a function that drops values in evaluation mode.",
     .advice = "Switch the model to evaluation mode: dropout off, batch norm with its "
