@@ -203,7 +203,7 @@ PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "bench/README.md"]
 OTHERS = set("""--preset --build --install --prefix --cflags --libs --logdir --fresh --quick --only
     --no-try --fix --root --seeds --rows --record --every --help --version --init --against --batch
     --input --mca --oversubscribe --runs --trial-dir --rule-name --start-step --output-uri
-    --rule_type --set --first --jobs""".split())
+    --rule_type --set --first --jobs --limit""".split())
 
 
 def read(path):

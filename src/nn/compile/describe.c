@@ -340,6 +340,9 @@ static void take_graph(describing *d)
     mark_live(d);
     d->modules[module_of(d, "")].kind = "Model";
     d->modules[0].called = true;
+    if (d->lacks_memory) {
+        return; /* there is no model to take the place of a module */
+    }
     for (sonde__op_value id = 1; id < graph->value_count; id++) {
         take_value(d, id);
     }
