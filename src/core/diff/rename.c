@@ -91,13 +91,12 @@ static sonde_err read_table(pairs *all, const char *path, sonde_diag *diag)
     FILE *const file = fopen(path, "re");
     char *line = NULL;
     size_t room = 0, number = 0;
-    ssize_t length = 0;
     sonde_err err = SONDE_OK;
 
     if (file == NULL) {
         return sonde__fail_errno(diag, path, "cannot be opened");
     }
-    while (err == SONDE_OK && (length = getline(&line, &room, file)) >= 0) {
+    while (err == SONDE_OK && getline(&line, &room, file) >= 0) {
         char where[4200];
 
         (void)snprintf(where, sizeof where, "%.4096s:%zu", path, ++number);

@@ -279,7 +279,8 @@ static layer look(sonde_rule_run *run, const sonde_rule_tensor *t,
     layer found = {.known = node != NULL};
 
     found.gain = node != NULL ? gain_of(info, t->vitals, program, node) : 0.0;
-    if (found.gain > LOUD_ALL && !amplifies(run, program, node, &found.out)) {
+    if (node != NULL && found.gain > LOUD_ALL &&
+        !amplifies(run, program, node, &found.out)) {
         found.gain = 0.0;
     }
     return found;

@@ -102,7 +102,7 @@ void sonde__builtin_poor_start(sonde_rule_run *run, int data, double first,
         program != NULL ? sonde__rules_only_loss(program) : NULL;
     const double even = loss != NULL ? sonde__rules_standard(program) : 0.0;
     const sonde_program_node *last =
-        even > 0.0 ? scores_of(program, loss->predictions) : NULL;
+        loss != NULL && even > 0.0 ? scores_of(program, loss->predictions) : NULL;
     char why[96];
 
     if (last == NULL || !(first > TIMES * even) || sonde__rule_loss_may_rise(run) ||

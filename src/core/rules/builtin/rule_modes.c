@@ -59,7 +59,8 @@ typedef struct eval_memory {
         sonde_vitals before; /* of a buffer */
     } as;
     bool has_before;
-    bool moved; /* at the evaluation step before, too: not only other weights were loaded */
+    bool
+        moved; /* at the evaluation step before, too: not only other weights were loaded */
 } eval_memory;
 
 static const sonde_rule_need nondeterminism_needs[] = {
@@ -126,8 +127,8 @@ static void eval_judge_buffer(sonde_rule_run *run, const sonde_rule_tensor *t)
     nondeterminism *state = sonde_rule_state(run);
     eval_memory *memory = t->memory;
 
-    const bool moves = memory->has_before &&
-                       !sonde__builtin_same_vitals(t->vitals, &memory->as.before);
+    const bool moves =
+        memory->has_before && !sonde__builtin_same_vitals(t->vitals, &memory->as.before);
 
     state->buffers = state->buffers || memory->has_before;
     if (moves && memory->moved) {
