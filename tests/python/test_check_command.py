@@ -507,7 +507,7 @@ net = nn.Sequential(nn.Linear(6, 16), nn.Dropout(0.5), nn.Linear(16, 3))
 net.eval()
 train(net)""", "training", "1 (Dropout)")
     healthy("training mode", LOOP + """
-train(nn.Sequential(nn.Linear(6, 16), nn.Dropout(0.5), nn.Linear(16, 3)))""", "training")
+train(nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Dropout(0.5), nn.Linear(16, 3)))""", "training")
     faulty("batches mixed in the program", LOOP + """
 class Net(nn.Module):
     def __init__(self):
