@@ -165,7 +165,7 @@ static const program_case cases[] = {
               "act", "ReLU",
               KNOWN ", 'attributes': {'repeated': 3}") "," MODULE("fc2", "Linear", KNOWN),
           0, FC1 "," RELU "," FC2(4) "," LOSS(5))},
-     .outcome = WARNED,
+     .outcome = NOTED,
      .about = "",
      .line = 9,
      .message = "'fc1', a Linear at train.py:9, stands 3 times"},

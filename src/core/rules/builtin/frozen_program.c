@@ -517,6 +517,36 @@ static void judge_cuts(sonde_rule_run *run, const sonde_program *program)
 
 /* --- not used ------------------------------------------------------------------------- */
 
+static const char *last_part(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+
+    return dot != NULL ? dot + 1 : name;
+}
+
+/* Whether a parameter of that size of another place of the same kind is trained: the layers of
+ * an encoder are copies of one, and what is left over of the last of several blocks is not
+ * read. */
+static bool has_twin(const sonde_program *program,
+                     const sonde_program_parameter *parameter)
+{
+    const sonde_program_module *own =
+        parameter->module >= 0 ? &program->modules[parameter->module] : NULL;
+
+    for (size_t i = 0; own != NULL && i < program->parameter_count; i++) {
+        const sonde_program_parameter *other = &program->parameters[i];
+        const sonde_program_module *module =
+            other->module >= 0 ? &program->modules[other->module] : NULL;
+
+        if (module != NULL && other->reached && other->count == parameter->count &&
+            strcmp(module->kind, own->kind) == 0 &&
+            strcmp(last_part(module->name), last_part(own->name)) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void judge_unused(sonde_rule_run *run, const sonde_program *program)
 {
     const sonde_program_parameter *first = NULL;
@@ -528,7 +558,8 @@ static void judge_unused(sonde_rule_run *run, const sonde_program *program)
         sonde__builtin_frozen_memory *memory = memory_of(run, parameter->name, &hint);
 
         if (parameter->optimizer >= 0 && !parameter->used && memory != NULL &&
-            !memory->told && is_missed(parameter, memory)) {
+            !memory->told && is_missed(parameter, memory) &&
+            !has_twin(program, parameter)) {
             first = first != NULL ? first : parameter;
             memory->told = true;
             count++;
@@ -593,8 +624,10 @@ static void judge_lossless(sonde_rule_run *run, const sonde_program *program)
     const sonde_place place = first != NULL ? sonde_program_place_of(program, first->name)
                                             : (sonde_place){"", 0};
     if (first != NULL &&
-        sonde_rule_found_at(run, first->name, place, SONDE_SEVERITY_WARNING, "looks",
-                            (double)UNUSED, (double)UNUSED)) {
+        sonde_rule_found_at(run, first->name, place,
+                            has_twin(program, first) ? SONDE_SEVERITY_NOTE
+                                                     : SONDE_SEVERITY_WARNING,
+                            "looks", (double)UNUSED, (double)UNUSED)) {
         sonde_rule_say(
             run, "Add what is made of it to the loss, or leave the layer out.",
             "An optimizer holds it%s, and an operation%s reads it, but no loss is made of "

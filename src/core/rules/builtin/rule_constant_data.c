@@ -140,10 +140,13 @@ static void judge_inputs(sonde_rule_run *run)
     bool all = true;
 
     SONDE__EACH_SEEN (run, t, INPUTS) {
+        const char *name = sonde_rule_info(run, t->id)->name;
         const bool same = holds(t);
+        const bool state_of_zeros = same && t->vitals->zero == t->vitals->count &&
+                                    strncmp(name, "input/", 6) == 0;
 
-        if (!same && are_targets(program, sonde_rule_info(run, t->id)->name)) {
-            continue;
+        if (state_of_zeros || (!same && are_targets(program, name))) {
+            continue; /* a recurrent layer begins with zeros */
         }
         all = same && all;
         if (first == SIZE_MAX && t->vitals->count > 1) {

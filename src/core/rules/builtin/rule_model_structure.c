@@ -104,7 +104,7 @@ static void judge_repeated(sonde_rule_run *run, const sonde_program *program,
 
     if (times > 1.0 && module->registered && module->called &&
         has_parameters(program, module->name) &&
-        sonde_rule_found_at(run, "", module->place, SONDE_SEVERITY_WARNING, "repeated",
+        sonde_rule_found_at(run, "", module->place, SONDE_SEVERITY_NOTE, "repeated",
                             times, 1.0)) {
         sonde_rule_say(
             run,

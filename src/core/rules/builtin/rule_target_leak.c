@@ -23,7 +23,7 @@
  *                input has features.
  * And when
  *     column     the target of each sample is a column of its input (the fact
- *                targets_column).
+ *                targets_column): a note, as first trials learn that on purpose.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/program_walk.h"
@@ -514,7 +514,7 @@ static void judge_column(sonde_rule_run *run, const leak *found)
     sonde__builtin_text line;
 
     if (isfinite(column) &&
-        sonde_rule_found_at(run, "input", loss->place, SONDE_SEVERITY_WARNING, "column",
+        sonde_rule_found_at(run, "input", loss->place, SONDE_SEVERITY_NOTE, "column",
                             column, -1.0)) {
         sonde_rule_say(run, "Leave this column out of the input.",
                        "Column %.0f of the input has the targets of %s%s: the model gets "
@@ -640,7 +640,7 @@ const sonde_rule sonde__builtin_target_leak = {
         "In the program of a training step, the labels of the loss are tokens of the model's input, and a path that keeps positions leads from them to the scores. In addition, one of these holds: "
         "(1) the labels are the tokens at the same positions: an error if the model is causal, else a note; "
         "(2) the labels are the next tokens, and attention or a recurrent layer leads from later positions to earlier ones. "
-        "Or floating targets are an input that the step makes of data and noise, or the sequence that a causal model gets at the same positions; or a column of the input has the target of each sample.",
+        "Or floating targets are an input that the step makes of data and noise, or the sequence that a causal model gets at the same positions; or a column of the input has the target of each sample (a note).",
     .advice =
         "Shift the labels by one position, and mask later positions in attention. Take targets out of the input.",
     .modes = SONDE__TRAIN,
