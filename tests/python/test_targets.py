@@ -120,7 +120,7 @@ def columns():
     def compare(out, y):
         return F.binary_cross_entropy_with_logits(out, y)  # LINE column
 
-    finds(train(net(8, 1), leaking, compare), "TargetLeak", "column", "warning")
+    finds(train(net(8, 1), leaking, compare), "TargetLeak", "column", "note")
     clean(train(net(8, 1), batch, compare), "TargetLeak")
 
 
