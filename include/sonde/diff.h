@@ -65,7 +65,7 @@ enum { SONDE_DIFF_KINDS = 4 };
 /* "same", "rounding", "beyond", "shape"; "?" for no kind. */
 SONDE_API const char *sonde_diff_kind_name(sonde_diff_kind kind);
 
-/* One tensor at one step that is not the same. Texts are borrowed for the call. */
+/* One tensor at one step that is not the same. Texts are borrowed until close. */
 typedef struct sonde_difference {
     sonde_diff_kind kind;
     const char *name, *other; /* in A and in B */
