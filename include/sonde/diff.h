@@ -16,8 +16,9 @@
  *     rms(a - b) / rms(a) <= 8 u sqrt(n)
  *
  * and later, as training makes small differences grow, at most 100 times the largest ratio
- * of the steps before. u is that of the coarsest dtype met so far. A difference beyond
- * that has another cause.
+ * of the steps before. u is that of the coarsest dtype met so far. Look for another
+ * cause of a difference beyond that. The factors 8 and 100 are a choice, tried with runs of
+ * one machine; between machines or devices, a yardstick or a tolerance says more.
  *
  * Threads: one at a time for each sonde_diff.
  */
